@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 _SIGN: Final = 0x80
 _INFINITY: Final = 0x7F800000  # of float32
@@ -40,6 +41,29 @@ TYPES: Final = frozenset({*_FORMATS, torch.float8_e8m0fnu})
 def as_bytes(tensor: Any) -> Any:
     """Return a view of the bytes of a tensor of 8-bit floats, and any other tensor itself."""
     return tensor.view(torch.uint8) if tensor.dtype in TYPES else tensor
+
+
+def only_type(arguments: Any) -> Any:
+    """Return the type of 8-bit floats that all floats among arguments have, or None."""
+    tensors = [one for one in tree_leaves(arguments) if isinstance(one, torch.Tensor)]
+    floats = {one.dtype for one in tensors if one.is_floating_point() or one.is_complex()}
+    dtype = floats.pop() if len(floats) == 1 else None
+    return dtype if dtype in TYPES else None
+
+
+def as_bytes_within(arguments: Any) -> Any:
+    """Return arguments, or results, with bytes in the place of 8-bit floats."""
+    return tree_map(lambda one: as_bytes(one) if isinstance(one, torch.Tensor) else one, arguments)
+
+
+def as_floats_within(results: Any, dtype: Any) -> Any:
+    """Return results of bytes as 8-bit floats of a type."""
+
+    def view(one: Any) -> Any:
+        is_bytes = isinstance(one, torch.Tensor) and one.dtype == torch.uint8
+        return one.view(dtype) if is_bytes else one
+
+    return tree_map(view, results)
 
 
 def decode(codes: Any, dtype: Any) -> Any:

@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 
-from tessera_torch import counts
+from tessera_torch import counts, float8
 from tessera_torch.arguments import Arguments, on_device
 from tessera_torch.checks.overlap import check_apart, check_inner_overlap, check_overlap
 from tessera_torch.forms import formula
 from tessera_torch.inference import infer
 from tessera_torch.layouts import Layout, layout_of
 from tessera_torch.nesting import Nested, compiling
-from tessera_torch.operand_rules import ALSO_PROMOTED
-from tessera_torch.operands import Operands
+from tessera_torch.operand_rules import ALSO_PROMOTED, MOVES
+from tessera_torch.operands import Operands, check_float8
 from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
 from tessera_torch.targets import write
@@ -35,6 +35,7 @@ class General:
         self._kernels: dict[Any, list[Any]] = {}
         results = signature.functional._schema.returns
         self._single = len(results) == 1
+        self._moves = signature.functional._schema.name.partition("::")[2] in MOVES
         self._listed = self._single and "List" in str(results[0].type)
 
     @property
@@ -45,6 +46,14 @@ class General:
     def __call__(self, full: list[Any], recorder: Recorder | None = None) -> Any:
         """Compute. Raises what PyTorch raises for wrong arguments, and NotCompiled."""
         signature = self.signature
+        eight = float8.only_type(full) if self._moves else None
+        if eight is not None:
+            results = self(float8.as_bytes_within(full))
+            return (
+                signature.answer(full)
+                if signature.writes
+                else float8.as_floats_within(results, eight)
+            )
         given = Arguments(signature, signature.without_targets(full), self._fixed)
         targets = signature.targets(full)
         if targets:
@@ -106,6 +115,7 @@ class General:
         self, given: Arguments, full: Sequence[Any], layouts: Sequence[Layout], values: list[int]
     ) -> tuple[Any, list[int] | None]:
         given.check_devices()
+        check_float8(self.signature, given)
         with compiling(self.signature.name):
             started = time.perf_counter()
             if self.signature.is_out:

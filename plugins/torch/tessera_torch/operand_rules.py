@@ -62,6 +62,17 @@ OF_8_BIT_FLOATS: Final = frozenset(
     {"eq", "ne", "copy", "_to_copy", "clone", "where", "masked_fill", "fill", "isnan"}
 )
 
+# Other operators for these types: they only move elements, and take no number as an element.
+MOVES: Final = frozenset(
+    {
+        *("cat", "index", "index_select", "gather", "flip", "roll", "rot90", "masked_select"),
+        *("take", "repeat", "tril", "triu", "slice_scatter", "select_scatter", "index_copy"),
+        *("repeat_interleave", "split_with_sizes_copy", "unfold_copy", "diag_embed"),
+        *("expand_copy", "permute_copy", "view_copy", "_chunk_cat", "diagonal_copy"),
+        *("channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "masked_scatter"),
+    }
+)
+
 
 def has_promoted_operands(operator: str) -> bool:
     """Return whether a kernel loads its tensors in their common type."""

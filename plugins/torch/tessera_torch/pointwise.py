@@ -225,6 +225,10 @@ class Pointwise:
         """Return the results' types. Raises what PyTorch raises for these arguments."""
         given.check_devices()
         check_float8(self.signature, given)
+        if any(one.is_complex() for one in given.tensors):  # after those computed by parts
+            from tessera_torch.tracing import NotCompiled
+
+            raise NotCompiled("it is not computed for complex numbers")
         if self.signature.functional is None:
             return tuple(one.dtype for one in targets)
         from tessera_torch.inference import infer

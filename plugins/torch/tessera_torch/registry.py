@@ -52,6 +52,7 @@ def register() -> tuple[Any, int]:
         grouped_products,
         quantization,
         ragged_batches,
+        scaled_products,
         sleeping,
         table as special_table,
     )
@@ -65,8 +66,9 @@ def register() -> tuple[Any, int]:
     library = torch.library.Library("aten", "IMPL")
     plain = {**table.kernels(), **special_table.kernels()}
     own = {name: with_refusals(name, one) for name, one in plain.items()}
-    by_hand = linalg_table.kernels(), fft.KERNELS, backends.KERNELS, grouped_products.KERNELS
-    for guarded in by_hand:
+    by_hand = linalg_table.kernels(), fft.KERNELS, backends.KERNELS
+    of_products = grouped_products.KERNELS, scaled_products.KERNELS
+    for guarded in (*by_hand, *of_products):
         own |= {name: Guarded(name, one) for name, one in guarded.items()}
     own[sharing.NAME] = sharing.lazy_clone
     own["conj_physical_"] = _conjugate_in_place  # PyTorch has none for CUDA to replace

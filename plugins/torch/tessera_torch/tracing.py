@@ -67,6 +67,7 @@ _LOGGERS = (
     "torch._subclasses.fake_tensor",
     "torch._inductor.compile_fx",
     "torch._inductor.scheduler",
+    "torch._inductor.runtime.triton_heuristics",  # prints a kernel that Triton refuses
 )
 
 

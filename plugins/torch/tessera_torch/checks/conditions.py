@@ -72,6 +72,15 @@ def _bits(values: dict[str, Any]) -> None:
             raise _not_implemented("bitwise operators", one)
 
 
+def _shift(name: str) -> Callable[[dict[str, Any]], None]:
+    def check(values: dict[str, Any]) -> None:
+        for operand in (values.get("self"), values.get("other")):
+            if isinstance(operand, torch.Tensor) and operand.dtype not in _INTEGERS - {torch.bool}:
+                raise _not_implemented(name, operand)
+
+    return check
+
+
 def check_parts(real: Any, imag: Any) -> None:
     """Raise RuntimeError if two tensors cannot be the parts of complex numbers."""
     first, second = real.dtype, imag.dtype
@@ -250,15 +259,21 @@ _OF_ALL_FORMS: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
     "index_copy": _copied,
     "index_add": _added,
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), _bits),
+    **dict.fromkeys(("bitwise_left_shift", "__lshift__", "__ilshift__"), _shift("lshift_cuda")),
+    **dict.fromkeys(("bitwise_right_shift", "__rshift__", "__irshift__"), _shift("rshift_cuda")),
     **reductions.CONDITIONS,
     "index_fill": _filled,
 }
 
 
+def _of_all_forms(base: str) -> str:
+    return base if base.endswith("__") else base.removesuffix("_")
+
+
 def with_conditions(name: str, overload: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return an operator that meets PyTorch's conditions first, if it has any."""
     base = name.partition(".")[0]
-    condition = _CONDITIONS.get(name) or _OF_ALL_FORMS.get(base.removesuffix("_"))
+    condition = _CONDITIONS.get(name) or _OF_ALL_FORMS.get(_of_all_forms(base))
     if condition is None:
         return compute
     names = tuple(argument.name for argument in overload._schema.arguments)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts, layout
+from tessera_torch import counts, float8, layout
 from tessera_torch.checks.bounds import check_dimension, check_positions, with_checks
 from tessera_torch.checks.messages import title
 from tessera_torch.checks.overlap import check_apart, check_inner_overlap
@@ -28,6 +28,10 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
     count = places.numel()
     if not count:
         return
+    if operation != "set" and target.dtype in float8.TYPES:
+        raise NotImplementedError(
+            f"\"scatter_gather_tensor_cuda\" not implemented for '{title(target.dtype)}'"
+        )
     if operation in ("multiply", "prod"):
         _reduce(target, places, source, torch.mul)
         return
@@ -46,7 +50,7 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
         return
     values = source.to(target.dtype).contiguous()
     pointed = target
-    if target.dtype == torch.bool:
+    if target.dtype == torch.bool or target.dtype in float8.TYPES:
         pointed, values = target.view(torch.uint8), values.view(torch.uint8)
     grid = (-(-count // _BLOCK),)
     if (
