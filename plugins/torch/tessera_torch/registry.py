@@ -16,6 +16,7 @@ from tessera_torch.operator import Operator, overload
 from tessera_torch.own.determinism import with_alerts, with_order
 from tessera_torch.own.guard import Guarded, with_refusals
 from tessera_torch.own.integer_powers import with_integers
+from tessera_torch.own.out_types import with_out_types
 from tessera_torch.vision.averages import with_large_windows
 
 # These start no kernel, or end in operators that have one here.
@@ -90,10 +91,12 @@ def register() -> tuple[Any, int]:
             operator = with_large_windows(name, overload(name), operator)
             operator = with_conditions(name, overload(name), operator)
             operator = with_checks(name, overload(name), with_integers(name, operator))
+            operator = with_out_types(name, overload(name), operator)
             operator = hide_from_dynamo(with_alerts(name, overload(name), operator))
             library.impl(name, operator, "CUDA")
             count += 1
         for name, kernel in own.items():
+            kernel = with_out_types(name, overload(name), kernel)
             kernel = hide_from_dynamo(with_alerts(name, overload(name), kernel))
             library.impl(name, kernel, "CUDA")
             count += 1
