@@ -15,11 +15,37 @@ def _lerp(start: Any, end: Any, weight: Any) -> Any:
 
 
 def _addcmul(start: Any, first: Any, second: Any, value: Any) -> Any:
-    return start + value * (first * second)
+    dtype = (start + first * second).dtype
+    if not dtype.is_floating_point:
+        return start + value * (first * second)
+    operands = _widen(dtype, start, first, second, value)
+    start, first, second, value = operands
+    scaled = _multiply_and_add(value, first * second, start)
+    return torch.where(value == 1, _multiply_and_add(first, second, start), scaled)
 
 
 def _addcdiv(start: Any, first: Any, second: Any, value: Any) -> Any:
-    return start + value * (first / second)
+    dtype = (start + first / second).dtype
+    start, first, second, value = _widen(dtype, start, first, second, value)
+    return _multiply_and_add(value, first / second, start)
+
+
+def _widen(dtype: Any, *operands: Any) -> tuple[Any, ...]:
+    """Return operands in the type in which CUDA computes results of another one."""
+    inner = torch.float64 if dtype == torch.float64 else torch.float32
+    device = operands[0].device
+    return tuple(
+        one.to(inner)
+        if isinstance(one, torch.Tensor)
+        else torch.full((), one, dtype=inner, device=device)
+        for one in operands
+    )
+
+
+def _multiply_and_add(first: Any, second: Any, addend: Any) -> Any:
+    from torch._inductor import inductor_prims
+
+    return inductor_prims.fma(*torch.broadcast_tensors(first, second, addend))
 
 
 def _divide(first: Any, second: Any, rounding_mode: str | None) -> Any:
