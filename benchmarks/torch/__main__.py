@@ -23,6 +23,7 @@ _CLIENT = dataclasses.replace(
 _PROGRAM = REPOSITORY / "benchmarks" / "torch" / "program" / "sweep.py"
 _TRAIN = _PROGRAM.with_name("train.py")
 _MODELS = _PROGRAM.with_name("models.py")
+_ROWS = [_PROGRAM.with_name(f"{name}.py") for name in ("operand_types", "special_cases")]
 _CONTEXT_FAILED = 3  # the sweep's exit status: a new process goes on
 _MOST_PROCESSES = 100
 _SAMPLES = 2  # of an operator, unless the command line names another number
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=_SAMPLES, help="of each operator; 0: all")
     parser.add_argument("--train", action="store_true", help="train models instead")
     parser.add_argument("--models", action="store_true", help="run Hugging Face's models instead")
+    parser.add_argument("--rows", action="store_true", help="compare with CUDA's rules instead")
     parser.add_argument("--python", type=Path, help="an environment that has the packages")
     parser.add_argument("--record", action="store_true", help="record the outcomes, for the page")
     parser.add_argument("--page", action="store_true", help="update docs/pytorch.md, and end")
@@ -61,6 +63,9 @@ def main() -> int:
     python = options.python or python_of(_CLIENT)
     if options.train:
         return _run(_command(python, _TRAIN), training, options.record)
+    if options.rows:
+        runs = [subprocess.run(_command(python, one), check=False) for one in _ROWS]
+        return max(done.returncode for done in runs)
     if options.models:
         return _run(_command(python, _MODELS), models, options.record)
     samples = ["--samples", str(options.samples)]
