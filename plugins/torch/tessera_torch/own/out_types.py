@@ -32,7 +32,10 @@ _CHECKED_BY_PYTORCH: Final = frozenset(
 )
 _BYTES_FOR_BOOL: Final = frozenset({"all", "any"})
 # Results of operators whose shape function needs the elements.
-_OF_DATA: Final = {"nonzero": (torch.int64,)}
+_OF_DATA: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
+    "nonzero": lambda inputs: (torch.int64,),
+    "masked_select": lambda inputs: (inputs[0].dtype,),
+}
 _TITLES: Final = {
     torch.bool: "bool",
     torch.uint8: "unsigned char",
@@ -94,9 +97,9 @@ class _Checked:
 
     def _infer(self, signature: Signature, full: Sequence[Any]) -> Any:
         """Return the results' types, or None where they are not known."""
-        if self._base in _OF_DATA:
-            return _OF_DATA[self._base]
         inputs = signature.without_targets(full)
+        if self._base in _OF_DATA:
+            return _OF_DATA[self._base](inputs)
         key = tuple(_kind(one) for one in inputs)
         if key not in self._types:
             try:
