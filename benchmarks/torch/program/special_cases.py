@@ -85,8 +85,8 @@ def _complex() -> Iterator[rows.Row]:
     for name, argument, expected in _COMPLEX:
         for dtype in (torch.complex64, torch.complex128):
             x = torch.tensor((argument,), dtype=dtype, device="cuda")
-            wanted = torch.tensor((expected,), dtype=dtype)
-            yield f"{name} of {argument} {dtype}", getattr(torch, name)(x), wanted
+            value = torch.tensor((expected,), dtype=dtype)
+            yield f"{name} of {argument} {dtype}", getattr(torch, name)(x), value
     none = torch.empty(0, dtype=torch.complex64, device="cuda")
     yield "mean of none", none.mean(), torch.tensor(complex(_NAN, 0))
 
@@ -164,17 +164,17 @@ def _refusals() -> Iterator[rows.Row]:
 
 def _scaled() -> Iterator[rows.Row]:
     """Yield products of matrices of 8-bit floats; the sums are exact."""
-    left = (torch.arange(32 * 64).reshape(32, 64) % 5 - 2).to(torch.float8_e4m3fn)
-    right = (torch.arange(48 * 64).reshape(48, 64) % 7 - 3).to(torch.float8_e4m3fn)
-    exact = left.float() @ right.float().t()
+    first = (torch.arange(32 * 64).reshape(32, 64) % 5 - 2).to(torch.float8_e4m3fn)
+    second = (torch.arange(48 * 64).reshape(48, 64) % 7 - 3).to(torch.float8_e4m3fn)
+    exact = first.float() @ second.float().t()
     of_rows, of_columns = torch.full((32, 1), 0.5), torch.full((1, 48), 4.0)
     of_rows[3], of_columns[0, 5] = 2.0, 0.25
     bias = torch.ones(48, dtype=torch.bfloat16)
     for a, b in ((torch.tensor(2.0), torch.tensor(0.5)), (of_rows, of_columns)):
         for added in (None, bias):
             result = torch._scaled_mm(
-                left.cuda(),
-                right.cuda().t(),
+                first.cuda(),
+                second.cuda().t(),
                 scale_a=a.cuda(),
                 scale_b=b.cuda(),
                 bias=None if added is None else added.cuda(),

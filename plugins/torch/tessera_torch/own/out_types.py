@@ -103,14 +103,14 @@ class _Checked:
         key = tuple(_kind(one) for one in inputs)
         if key not in self._types:
             try:
-                found = infer(Signature(signature.functional), inputs)
+                dtypes = infer(Signature(signature.functional), inputs)
             except Nested:
                 raise
             except (NotInferred, RuntimeError, IndexError, TypeError, ValueError, AssertionError):
                 return None  # the operator itself raises the error of wrong arguments
             if len(self._types) >= _KEPT:
                 self._types.clear()
-            self._types[key] = found
+            self._types[key] = dtypes
         return self._types[key]
 
 
