@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 
-from tessera_torch import counts, float8
+from tessera_torch import counts
 from tessera_torch.arguments import Arguments, on_device
 from tessera_torch.checks.overlap import check_apart, check_inner_overlap, check_overlap
 from tessera_torch.forms import formula
 from tessera_torch.inference import infer
 from tessera_torch.layouts import Layout, layout_of
 from tessera_torch.nesting import Nested, compiling
-from tessera_torch.operand_rules import ALSO_PROMOTED, MOVES
-from tessera_torch.operands import Operands, check_float8
+from tessera_torch.operands import float8
+from tessera_torch.operands.promotion import Operands, check_float8
+from tessera_torch.operands.rules import ALSO_PROMOTED, MOVES
 from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
 from tessera_torch.targets import write

@@ -10,11 +10,11 @@ from tessera_torch import counts, layout
 from tessera_torch.arguments import Arguments, on_device
 from tessera_torch.checks.messages import broadcast_shapes, check_cast
 from tessera_torch.checks.overlap import check_inner_overlap, check_overlap
-from tessera_torch.float8 import as_bytes
 from tessera_torch.forms import formula
 from tessera_torch.layout import Iteration
 from tessera_torch.nesting import Nested, compiling
-from tessera_torch.operands import Operands, check_float8, convert
+from tessera_torch.operands.float8 import as_bytes
+from tessera_torch.operands.promotion import Operands, check_float8, convert
 from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
 from tessera_torch.targets import resize

@@ -12,11 +12,11 @@ from tessera_torch.checks.classes import with_bytes
 from tessera_torch.checks.conditions import with_conditions
 from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.nesting import hide_from_dynamo
+from tessera_torch.operands.out_types import with_out_types
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.determinism import with_alerts, with_order
 from tessera_torch.own.guard import Guarded, with_refusals
 from tessera_torch.own.integer_powers import with_integers
-from tessera_torch.own.out_types import with_out_types
 from tessera_torch.vision.averages import with_large_windows
 
 # These start no kernel, or end in operators that have one here.

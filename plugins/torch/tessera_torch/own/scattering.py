@@ -5,11 +5,12 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts, float8, layout
+from tessera_torch import counts, layout
 from tessera_torch.checks.bounds import check_dimension, check_positions, with_checks
 from tessera_torch.checks.messages import title
 from tessera_torch.checks.overlap import check_apart, check_inner_overlap
 from tessera_torch.complexes.parts import resolve
+from tessera_torch.operands import float8
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.launching import launch
 from tessera_torch.own.scattering_kernels import add_runs, scatter

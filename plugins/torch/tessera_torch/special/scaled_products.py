@@ -4,7 +4,8 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts, float8
+from tessera_torch import counts
+from tessera_torch.operands import float8
 from tessera_torch.refusal import Unsupported
 from tessera_torch.targets import both
 

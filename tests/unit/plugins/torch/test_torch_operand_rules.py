@@ -2,7 +2,7 @@
 
 import pytest
 
-from tessera_torch import operand_rules as rules
+from tessera_torch.operands import rules
 
 
 @pytest.mark.parametrize("operator", ["eq", "lt", "fmod", "remainder", "xlogy", "copysign", "isin"])

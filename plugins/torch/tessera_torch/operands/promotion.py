@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import float8, operand_rules
 from tessera_torch.arguments import Arguments
 from tessera_torch.checks.messages import title
+from tessera_torch.operands import float8, rules as operand_rules
 from tessera_torch.signature import Signature
 
 _HALF: Final = frozenset({torch.float16, torch.bfloat16})
@@ -76,7 +76,7 @@ class Operands:
         ]
         if self._common is None:
             return self._given.rebuild(decoded, numbers)
-        from tessera_torch.narrowing import narrow
+        from tessera_torch.operands.narrowing import narrow
 
         loaded = [
             one if dtype in (torch.bool, self._common) else narrow(one, self._common)
@@ -106,7 +106,7 @@ class Operands:
                 return None
             quotient = first.to(inner) * (1.0 / second.to(inner))
         elif self._mode == "trunc" and self._common in _HALF:
-            from tessera_torch.narrowing import narrow
+            from tessera_torch.operands.narrowing import narrow
 
             quotient = narrow(first.to(inner) / second.to(inner), self._common)
         else:
@@ -114,7 +114,7 @@ class Operands:
         return torch.trunc(quotient) if self._mode == "trunc" else quotient
 
     def _raise(self, base: Any, exponent: float) -> Any:
-        from tessera_torch.narrowing import narrow
+        from tessera_torch.operands.narrowing import narrow
 
         single = base.to(torch.float32)
         square = narrow(single * single, self._common).to(torch.float32)
