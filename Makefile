@@ -151,10 +151,10 @@ clients: venv ## clients' own test suites on a simulated GPU, resumed (client=NA
 	  $(addprefix --seed=,$(seed)) $(addprefix --checkout=,$(checkout)) $(addprefix --only=,$(only)) \
 	  $(if $(fresh),,--resume) $(if $(record),--record)
 
-torch: venv ## PyTorch on a simulated GPU against the CPU, resumed (fresh=1; record=1; dtype=float16; samples=0; only=used; train=1; models=1; rows=1; python=PYTHON)
+torch: venv ## PyTorch on a simulated GPU against the CPU, resumed (fresh=1; record=1; dtype=float16; samples=0; only=used; train=1; models=1; rules=1; python=PYTHON)
 	$(BIN)/python -m benchmarks.torch $(if $(fresh),--fresh) $(if $(record),--record) $(addprefix --dtype=,$(dtype)) \
-	  $(addprefix --samples=,$(samples)) $(addprefix --only=,$(only)) $(if $(train),--train) $(if $(models),--models) $(if $(rows),--rows) \
-	  $(if $(python),--python=$(python))
+	  $(addprefix --samples=,$(samples)) $(addprefix --only=,$(only)) $(if $(train),--train) $(if $(models),--models) \
+	  $(if $(rules),--rules) $(if $(python),--python=$(python))
 
 scale: venv ## a fleet on a bare API server: rollouts, the operator's cost, leader killed (nodes=20,100; pods=500; plot=1)
 	@[ -x "$${TESSERA_CACHE:-$$HOME/.cache/tessera-cluster}/node-bin/kube-scheduler" ] || deploy/kind/build-programs nodes

@@ -14,6 +14,7 @@ from benchmarks.clients.catalogue.stock_wheels import PYTORCH
 from benchmarks.clients.environment import OUT, TESSERA, install, python_of
 from benchmarks.on_slice import BOARD, REPOSITORY
 from benchmarks.torch import models, other_types, table, training
+from benchmarks.torch.rules import coverage, report, sweep
 
 _CLIENT = dataclasses.replace(
     PYTORCH,
@@ -24,6 +25,7 @@ _PROGRAM = REPOSITORY / "benchmarks" / "torch" / "program" / "sweep.py"
 _TRAIN = _PROGRAM.with_name("train.py")
 _MODELS = _PROGRAM.with_name("models.py")
 _ROWS = [_PROGRAM.with_name(f"{name}.py") for name in ("operand_types", "special_cases")]
+_RULES = _PROGRAM.with_name("rules.py")
 _CONTEXT_FAILED = 3  # the sweep's exit status: a new process goes on
 _MOST_PROCESSES = 100
 _SAMPLES = 2  # of an operator, unless the command line names another number
@@ -38,7 +40,7 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=_SAMPLES, help="of each operator; 0: all")
     parser.add_argument("--train", action="store_true", help="train models instead")
     parser.add_argument("--models", action="store_true", help="run Hugging Face's models instead")
-    parser.add_argument("--rows", action="store_true", help="compare with CUDA's rules instead")
+    parser.add_argument("--rules", action="store_true", help="compare with CUDA's rules instead")
     parser.add_argument("--python", type=Path, help="an environment that has the packages")
     parser.add_argument("--record", action="store_true", help="record the outcomes, for the page")
     parser.add_argument("--page", action="store_true", help="update docs/pytorch.md, and end")
@@ -63,11 +65,12 @@ def main() -> int:
     python = options.python or python_of(_CLIENT)
     if options.train:
         return _run(_command(python, _TRAIN), training, options.record)
-    if options.rows:
-        runs = [subprocess.run(_command(python, one), check=False) for one in _ROWS]
-        return max(done.returncode for done in runs)
     if options.models:
         return _run(_command(python, _MODELS), models, options.record)
+    if options.rules:
+        runs = [subprocess.run(_command(python, program), check=False) for program in _ROWS]
+        status = _compare_with_rules(python, folder, options.fresh, options.only)
+        return max(status, *(done.returncode for done in runs))
     samples = ["--samples", str(options.samples)]
     chosen = ["--dtype", options.dtype, *samples, "--commit", _commit(), *options.only]
     ended = _sweep(_command(python, _PROGRAM), out, chosen)
@@ -79,7 +82,23 @@ def main() -> int:
 
 
 def _command(python: Path, program: Path) -> list[str]:
-    return [*TESSERA, "run", "--board", BOARD, "--", str(python), str(program)]
+    return [*TESSERA, "run", "--board", BOARD, "--preload", "13", "--", str(python), str(program)]
+
+
+def _compare_with_rules(python: Path, folder: Path, is_fresh: bool, only: list[str]) -> int:
+    """Compare rows with the device, and operators without a row with the CPU."""
+    out, others = folder / "rules.jsonl", folder / "operators.without-rules.jsonl"
+    if is_fresh:
+        out.unlink(missing_ok=True)
+        others.unlink(missing_ok=True)
+    ended = sweep.run(_command(python, _RULES), out, only)
+    if not only:
+        names = ["--dtype", "float32", "--samples", str(_SAMPLES), "--commit", _commit()]
+        ended &= _sweep(_command(python, _PROGRAM), others, [*names, *coverage.without_rows()])
+    records, on_cpu = report.read(out), table.read(others)
+    print(report.render(records, on_cpu))
+    is_right = not report.disagreements(records) and all(map(report.is_right, on_cpu))
+    return 0 if ended and is_right else 1
 
 
 def _run(command: list[str], page: ModuleType, is_recorded: bool) -> int:

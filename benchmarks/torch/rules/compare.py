@@ -1,0 +1,57 @@
+"""Comparison of an operator's results with those that a rule expects."""
+
+import numpy as np
+
+from benchmarks.torch.rules.dtypes import COMPLEXES, Array
+from benchmarks.torch.rules.row import Expected
+
+_SHOWN = 3
+
+
+def difference(expected: Expected, dtype: str, values: Array) -> str:
+    """Describe how one result differs from the rule, or return an empty text."""
+    if dtype != expected.dtype:
+        return f"type {dtype}, expected {expected.dtype}"
+    shape = expected.choices[0].shape
+    if values.shape != shape:
+        return f"shape {values.shape}, expected {shape}"
+    if values.size == 0:
+        return ""
+    agrees = np.zeros(shape, dtype=bool)
+    for choice in expected.choices:
+        agrees |= _equal(choice, values, expected)
+    if expected.low is not None and expected.high is not None:
+        with np.errstate(invalid="ignore"):
+            agrees |= (expected.low <= values) & (values <= expected.high)
+    if agrees.all():
+        return ""
+    places = np.flatnonzero(~agrees.ravel())
+    shown = ", ".join(
+        f"[{place}] {values.ravel()[place]!s} expected {expected.choices[0].ravel()[place]!s}"
+        for place in places[:_SHOWN]
+    )
+    return f"{len(places)} of {values.size}: {shown}"
+
+
+def _equal(choice: Array, values: Array, expected: Expected) -> Array:
+    if expected.dtype in COMPLEXES:
+        return _equal_complex(choice, values, expected.relative)
+    if choice.dtype.kind != "f":
+        return np.asarray(choice == values)
+    same = (choice == values) | (np.isnan(choice) & np.isnan(values))
+    if expected.zero_sign:
+        with np.errstate(invalid="ignore"):
+            same &= (np.signbit(choice) == np.signbit(values)) | np.isnan(choice) | (choice != 0)
+    return np.asarray(same)
+
+
+def _equal_complex(choice: Array, values: Array, relative: float) -> Array:
+    """Compare part by part; the sign of zero and of a NaN's partner infinity is left open."""
+    size = np.abs(np.where(np.isfinite(choice), choice, 0))
+    agrees = np.ones(choice.shape, dtype=bool)
+    with np.errstate(invalid="ignore"):
+        for part in ("real", "imag"):
+            one, other = getattr(choice, part), getattr(values, part)
+            near = np.abs(one - other) <= relative * size
+            agrees &= (one == other) | (np.isnan(one) & np.isnan(other)) | near
+    return agrees

@@ -1,0 +1,219 @@
+"""Cases of element-wise operators: how operands reach a functor, and how its result is rounded."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.torch.rules.dtypes import (
+    COMPLEXES,
+    FLOATS,
+    Array,
+    cast,
+    category,
+    is_float,
+    opmath,
+    promote,
+    spacing,
+    special_values,
+)
+from benchmarks.torch.rules.row import Case, Expected, Kind, Operand, Row
+
+Compute = Callable[..., Array | tuple[Array, ...]]
+NUMBERS: dict[str, tuple[float | int | bool, ...]] = {
+    "float": (0.1, 1.7, -2.5, 1e6, float("inf"), float("nan")),
+    "integer": (3, -2),
+    "bool": (True,),
+}
+_SECOND = {"float16": "float32", "bfloat16": "float64", "float32": "float64"}
+
+
+@dataclass(frozen=True)
+class Functor:
+    """An element-wise functor: what it computes in which type, and how far a result may be.
+
+    ``computes`` receives the operands in the type in which CUDA computes, and returns one array or
+    several of which each is right. ``narrow`` functors are compiled for the tensor's own type: a
+    number is rounded to it (``scalar_t``); others receive a number in ``opmath``. ``result`` is
+    ``same``, ``bool``, ``float`` (integers become float32) or ``real``. A functor that ``rounds``
+    also receives a function that rounds to the tensor's type, as c10::Half's operators do.
+    """
+
+    computes: Compute
+    narrow: bool = True
+    result: str = "same"
+    ulps: float = 0.0
+    zero_sign: bool = True
+    rounds: bool = False
+    scale: Compute | None = None  # of whose spacing the distance is a multiple
+
+
+def common_type(operands: Sequence[Operand]) -> str:
+    """Return the type to which operands are promoted (ATen/native/TypeProperties.cpp: result_type).
+
+    Tensors with dimensions decide before tensors without, and those before numbers, unless a later
+    kind has a higher category.
+    """
+    kinds: list[str | None] = [None, None, None]
+    for operand in operands:
+        place = 2 if operand.kind == "number" else 0 if operand.values.ndim else 1
+        previous = kinds[place]
+        kinds[place] = operand.dtype if previous is None else promote(previous, operand.dtype)
+    chosen: str | None = None
+    order = ("bool", "integer", "float", "complex")
+    for place, kind in enumerate(kinds):
+        if kind is None:
+            continue
+        if chosen is None:
+            chosen = kind if place < 2 else _default(kind)
+        elif order.index(category(kind)) > order.index(category(chosen)):
+            chosen = _default(kind) if place == 2 else kind
+    assert chosen is not None
+    return chosen
+
+
+def _default(dtype: str) -> str:
+    return {"float64": "float32", "complex128": "complex64"}.get(dtype, dtype)
+
+
+def load(operand: Operand, common: str, functor: Functor) -> Array:
+    """Convert an operand as CUDA's loop does before it calls the functor."""
+    if operand.is_scalar and not functor.narrow:
+        return cast(operand.values, opmath(common))
+    return cast(cast(operand.values, common), opmath(common))
+
+
+def expect(functor: Functor, operands: Sequence[Operand]) -> Expected:
+    """Compute what a functor gives for operands, rounded as CUDA rounds it."""
+    common = common_type(operands)
+    if functor.result == "float" and common not in (*FLOATS, *COMPLEXES):
+        common = "float32"
+    target = {"bool": "bool", "real": _real(common)}.get(functor.result, common)
+    with np.errstate(all="ignore"):
+        loaded = [load(operand, common, functor) for operand in operands]
+        if functor.rounds:
+            computed = functor.computes(lambda values: _round(values, common, common), *loaded)
+        else:
+            computed = functor.computes(*loaded)
+        several = computed if isinstance(computed, tuple) else (computed,)
+        choices = tuple(cast(_round(values, target, common), target) for values in several)
+        if functor.ulps and is_float(target):
+            exact = np.asarray(several[0])
+            size = np.asarray(functor.scale(*loaded)) if functor.scale else exact
+            reach = functor.ulps * spacing(size, opmath(common))
+            finite = np.isfinite(exact) & (exact != 0)
+            low = np.where(finite, exact - reach, np.nan)
+            high = np.where(finite, exact + reach, np.nan)
+            window = (
+                cast(_round(low, target, common), target),
+                cast(_round(high, target, common), target),
+            )
+            return Expected(target, choices, *window, zero_sign=functor.zero_sign)
+    relative = 1e-5 if target == "complex64" else 1e-13 if target == "complex128" else 0.0
+    return Expected(target, choices, zero_sign=functor.zero_sign, relative=relative)
+
+
+def _round(values: Array, target: str, common: str) -> Array:
+    wide = opmath(common)
+    rounded = cast(cast(values, wide) if is_float(target) else values, target)
+    return rounded.astype(wide) if target == common and rounded.dtype.kind == "f" else rounded
+
+
+def _real(dtype: str) -> str:
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+
+
+def unary(functor: Functor, call: str) -> Callable[[Row, str], Iterator[Case]]:
+    """Make cases of one tensor: special values, no element, and no dimension."""
+
+    def make(row: Row, dtype: str) -> Iterator[Case]:
+        values = special_values(dtype)
+        forms = {"special": values, "empty": values[:0], "0-dim": np.asarray(values[-2])}
+        for label, elements in forms.items():
+            operands = (Operand(elements, dtype),)
+            yield Case(call, operands, (expect(functor, operands),), label=f"{dtype} {label}")
+
+    return make
+
+
+def pairs(dtype: str, second: str | None = None) -> tuple[Array, Array]:
+    """Return each special value of a type with each of another."""
+    first, other = special_values(dtype), special_values(second or dtype)
+    return np.repeat(first, len(other)), np.tile(other, len(first))
+
+
+def binary(
+    functor: Functor,
+    call: str,
+    *,
+    valid: Callable[[Array, Array], Array] | None = None,
+    numbers: bool = True,
+    zero_dim: bool = True,
+    reverse: str = "",
+    inplace: str = "",
+    chosen: tuple[float | int | bool, ...] = (),
+    tensors: bool = True,
+) -> Callable[[Row, str], Iterator[Case]]:
+    """Make cases of two operands: tensors, numbers and tensors without dimensions.
+
+    ``valid`` selects the pairs that the rule defines; ``reverse`` is a call whose first operand is
+    the number; ``inplace`` a call that writes into the first. ``chosen`` replaces the numbers.
+    """
+
+    def usable(first: Array, second: Array) -> tuple[Array, Array]:
+        if valid is None:
+            return first, second
+        keep = valid(first, np.broadcast_to(second, first.shape))
+        return first[keep], second[keep] if second.ndim else second
+
+    def case(text: str, label: str, *operands: Operand) -> Case:
+        return Case(text, operands, (expect(functor, operands),), label=label)
+
+    def _of_tensors(dtype: str) -> Iterator[Case]:
+        first, second = usable(*pairs(dtype))
+        both = Operand(first, dtype), Operand(second, dtype)
+        none = Operand(first[:0], dtype), Operand(second[:0], dtype)
+        if tensors:
+            yield case(call, f"{dtype} tensors", *both)
+            yield case(call, f"{dtype} empty", *none)
+        if inplace:
+            yield case(inplace, f"{dtype} in place", *both)
+
+    def make(row: Row, dtype: str) -> Iterator[Case]:
+        yield from _of_tensors(dtype)
+        values = special_values(dtype)
+        for number in (chosen or _numbers(dtype)) if numbers else ():
+            operand = _number(number)
+            common = common_type([Operand(values, dtype), operand])
+            kept, _ = usable(values, cast(operand.values, common))
+            yield case(call, f"{dtype} number {number}", Operand(kept, dtype), operand)
+            if reverse:
+                yield case(reverse, f"number {number} {dtype}", operand, Operand(values, dtype))
+        if zero_dim and "float64" in row.accepts:
+            yield from _zero_dim(dtype, values)
+
+    def _zero_dim(dtype: str, values: Array) -> Iterator[Case]:
+        if dtype not in _SECOND:
+            return
+        wide = _SECOND[dtype]
+        kinds: tuple[Kind, ...] = ("tensor", "cpu")
+        for value, place in itertools.product((1.7, 0.1), kinds):
+            operand = Operand(np.asarray(value, dtype=wide), wide, place)
+            label = f"{dtype} 0-dim {wide} {place}"
+            yield case(call, label, Operand(values, dtype), operand)
+            if inplace and place == "tensor":
+                yield case(inplace, f"{label} in place", Operand(values, dtype), operand)
+
+    return make
+
+
+def _numbers(dtype: str) -> tuple[float | int | bool, ...]:
+    if is_float(dtype):
+        return (*NUMBERS["float"], *NUMBERS["integer"])
+    return NUMBERS.get(category(dtype), ())
+
+
+def _number(value: float | bool) -> Operand:
+    name = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64"
+    return Operand(np.asarray(value, dtype=name), name, "number")
