@@ -143,6 +143,70 @@ def pairs(dtype: str, second: str | None = None) -> tuple[Array, Array]:
     return np.repeat(first, len(other)), np.tile(other, len(first))
 
 
+@dataclass(frozen=True)
+class _Binary:
+    """The cases of an operator with two operands; `binary` documents the fields."""
+
+    functor: Functor
+    call: str
+    valid: Callable[[Array, Array], Array] | None
+    numbers: bool
+    zero_dim: bool
+    reverse: str
+    inplace: str
+    chosen: tuple[float | int | bool, ...]
+    tensors: bool
+
+    def __call__(self, row: Row, dtype: str) -> Iterator[Case]:
+        values = special_values(dtype)
+        yield from self._of_tensors(dtype)
+        if self.numbers:
+            yield from self._of_numbers(dtype, values)
+        if self.zero_dim and dtype in _SECOND and "float64" in row.accepts:
+            yield from self._of_zero_dim(dtype, values)
+
+    def _case(self, text: str, label: str, *operands: Operand) -> Case:
+        return Case(text, operands, (expect(self.functor, operands),), label=label)
+
+    def _usable(self, first: Array, second: Array) -> tuple[Array, Array]:
+        if self.valid is None:
+            return first, second
+        keep = self.valid(first, np.broadcast_to(second, first.shape))
+        return first[keep], second[keep] if second.ndim else second
+
+    def _of_tensors(self, dtype: str) -> Iterator[Case]:
+        first, second = self._usable(*pairs(dtype))
+        both = Operand(first, dtype), Operand(second, dtype)
+        none = Operand(first[:0], dtype), Operand(second[:0], dtype)
+        if self.tensors:
+            yield self._case(self.call, f"{dtype} tensors", *both)
+            yield self._case(self.call, f"{dtype} empty", *none)
+        if self.inplace:
+            yield self._case(self.inplace, f"{dtype} in place", *both)
+
+    def _of_numbers(self, dtype: str, values: Array) -> Iterator[Case]:
+        for number in self.chosen or _numbers(dtype):
+            operand = _number(number)
+            common = common_type([Operand(values, dtype), operand])
+            kept, _ = self._usable(values, cast(operand.values, common))
+            label = f"{dtype} number {number}"
+            yield self._case(self.call, label, Operand(kept, dtype), operand)
+            if self.reverse:
+                label = f"number {number} {dtype}"
+                yield self._case(self.reverse, label, operand, Operand(values, dtype))
+
+    def _of_zero_dim(self, dtype: str, values: Array) -> Iterator[Case]:
+        wide = _SECOND[dtype]
+        kinds: tuple[Kind, ...] = ("tensor", "cpu")
+        for value, kind in itertools.product((1.7, 0.1), kinds):
+            operand = Operand(np.asarray(value, dtype=wide), wide, kind)
+            label = f"{dtype} 0-dim {wide} {kind}"
+            yield self._case(self.call, label, Operand(values, dtype), operand)
+            if self.inplace and kind == "tensor":
+                first = Operand(values, dtype)
+                yield self._case(self.inplace, f"{label} in place", first, operand)
+
+
 def binary(
     functor: Functor,
     call: str,
@@ -160,52 +224,7 @@ def binary(
     ``valid`` selects the pairs that the rule defines; ``reverse`` is a call whose first operand is
     the number; ``inplace`` a call that writes into the first. ``chosen`` replaces the numbers.
     """
-
-    def usable(first: Array, second: Array) -> tuple[Array, Array]:
-        if valid is None:
-            return first, second
-        keep = valid(first, np.broadcast_to(second, first.shape))
-        return first[keep], second[keep] if second.ndim else second
-
-    def case(text: str, label: str, *operands: Operand) -> Case:
-        return Case(text, operands, (expect(functor, operands),), label=label)
-
-    def _of_tensors(dtype: str) -> Iterator[Case]:
-        first, second = usable(*pairs(dtype))
-        both = Operand(first, dtype), Operand(second, dtype)
-        none = Operand(first[:0], dtype), Operand(second[:0], dtype)
-        if tensors:
-            yield case(call, f"{dtype} tensors", *both)
-            yield case(call, f"{dtype} empty", *none)
-        if inplace:
-            yield case(inplace, f"{dtype} in place", *both)
-
-    def make(row: Row, dtype: str) -> Iterator[Case]:
-        yield from _of_tensors(dtype)
-        values = special_values(dtype)
-        for number in (chosen or _numbers(dtype)) if numbers else ():
-            operand = _number(number)
-            common = common_type([Operand(values, dtype), operand])
-            kept, _ = usable(values, cast(operand.values, common))
-            yield case(call, f"{dtype} number {number}", Operand(kept, dtype), operand)
-            if reverse:
-                yield case(reverse, f"number {number} {dtype}", operand, Operand(values, dtype))
-        if zero_dim and "float64" in row.accepts:
-            yield from _zero_dim(dtype, values)
-
-    def _zero_dim(dtype: str, values: Array) -> Iterator[Case]:
-        if dtype not in _SECOND:
-            return
-        wide = _SECOND[dtype]
-        kinds: tuple[Kind, ...] = ("tensor", "cpu")
-        for value, place in itertools.product((1.7, 0.1), kinds):
-            operand = Operand(np.asarray(value, dtype=wide), wide, place)
-            label = f"{dtype} 0-dim {wide} {place}"
-            yield case(call, label, Operand(values, dtype), operand)
-            if inplace and place == "tensor":
-                yield case(inplace, f"{label} in place", Operand(values, dtype), operand)
-
-    return make
+    return _Binary(functor, call, valid, numbers, zero_dim, reverse, inplace, chosen, tensors)
 
 
 def _numbers(dtype: str) -> tuple[float | int | bool, ...]:
