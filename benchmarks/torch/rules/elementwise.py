@@ -102,7 +102,7 @@ def expect(functor: Functor, operands: Sequence[Operand]) -> Expected:
             exact = np.asarray(several[0])
             size = np.asarray(functor.scale(*loaded)) if functor.scale else exact
             reach = functor.ulps * spacing(size, opmath(common))
-            finite = np.isfinite(exact) & (exact != 0)
+            finite = np.isfinite(exact) & ((exact != 0) | (functor.scale is not None))
             low = np.where(finite, exact - reach, np.nan)
             high = np.where(finite, exact + reach, np.nan)
             window = (

@@ -6,6 +6,7 @@ from benchmarks.torch.rules.families import (
     comparisons,
     complexes,
     creation,
+    further,
     indexing,
     integers,
     losses,
@@ -33,5 +34,6 @@ FAMILIES = (
     losses,
     complexes,
     outs,
+    further,
 )
 ROWS: tuple[Row, ...] = tuple(row for family in FAMILIES for row in family.ROWS)
