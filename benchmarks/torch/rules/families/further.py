@@ -27,7 +27,8 @@ def _log_add2(first: Array, second: Array) -> Array:
 
 
 def _sign(values: Array) -> Array:
-    return ((values > 0).astype("int8") - (values < 0).astype("int8")).astype(values.dtype)
+    signs = (values > 0).astype("int8") - (values < 0).astype("int8")
+    return np.asarray(signs.astype(values.dtype))
 
 
 def _alike(row: Row, dtype: str) -> Iterator[Case]:
@@ -36,8 +37,10 @@ def _alike(row: Row, dtype: str) -> Iterator[Case]:
     same = values == values
     everywhere = np.ones(values.shape, dtype=bool)
     if row.name == "allclose":
-        yield Case("torch.allclose(a, b, equal_nan=True)", operands, results(np.True_, "bool"))
-        yield Case("torch.allclose(a, b)", operands, results(same.all(), "bool"))
+        yield Case(
+            "torch.allclose(a, b, equal_nan=True)", operands, results(np.asarray(True), "bool")
+        )
+        yield Case("torch.allclose(a, b)", operands, results(np.asarray(same.all()), "bool"))
         return
     yield Case("torch.isclose(a, b)", operands, results(same, "bool"), label=dtype)
     call = "torch.isclose(a, b, equal_nan=True)"
