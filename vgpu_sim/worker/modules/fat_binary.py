@@ -173,21 +173,28 @@ def choose_ptx(
     that runs there, and of several with one architecture the most specific (PTX ISA, ".target":
     ``sm_90a``, then ``sm_90f``, then ``sm_90``).
 
+    If none runs there, but the fat binary has machine code that does, return its first PTX for a
+    later device, with this device as its target (ADR 219).
+
     Raises:
         TooLargeError: a text has more than ``limit_bytes``.
         FatBinaryError: the fat binary is damaged.
         NoPtxError: none of its PTX runs there.
     """
     entries = parse(data)
-    wanted = capability[0] * 10 + capability[1]
+    architecture = capability[0] * 10 + capability[1]
     candidates = sorted(
-        (one for one in entries if one.kind == EntryKind.PTX and one.architecture <= wanted),
+        (one for one in entries if one.kind == EntryKind.PTX and one.architecture <= architecture),
         key=lambda one: -one.architecture,
     )
     for _, group in itertools.groupby(candidates[:_MOST_TRIED], key=lambda one: one.architecture):
         entry = _choose_entry(list(group), capability, limit_bytes)
         if entry is not None:
             return _end_at_nul(entry.decompress(limit_bytes))
+    if any(_is_machine_code_for(entry, capability) for entry in entries):
+        later = _choose_later_ptx(entries, architecture, limit_bytes)
+        if later is not None:
+            return later
     raise NoPtxError(_describe(entries, capability))
 
 
@@ -208,6 +215,35 @@ def _choose_entry(
 
 def _end_at_nul(text: bytes) -> bytes:
     return text.split(b"\0", 1)[0]
+
+
+def _is_machine_code_for(entry: Entry, capability: tuple[int, int]) -> bool:
+    """Return whether an entry is machine code that a real device of a capability executes: code
+    for the same major version, and for no later minor version.
+    """
+    major, minor = divmod(entry.architecture, 10)
+    return entry.kind == EntryKind.CUBIN and major == capability[0] and minor <= capability[1]
+
+
+def _choose_later_ptx(
+    entries: tuple[Entry, ...], architecture: int, limit_bytes: int
+) -> bytes | None:
+    """Return the PTX with the least target above an architecture, with that target replaced by
+    the architecture.
+
+    PTX for the features of one device or family (``sm_120a``, ``sm_120f``) is left out: it was
+    written for instructions that other devices lack.
+    """
+    candidates = sorted(
+        (one for one in entries if one.kind == EntryKind.PTX and one.architecture > architecture),
+        key=lambda one: one.architecture,
+    )
+    for entry in candidates[:_MOST_TRIED]:
+        text = _end_at_nul(entry.decompress(limit_bytes))
+        major, _, suffix = _target(text)
+        if major and not suffix:
+            return _TARGET.sub(b".target sm_%d" % architecture, text, count=1)
+    return None
 
 
 def _target(text: bytes) -> tuple[int, int, bytes]:

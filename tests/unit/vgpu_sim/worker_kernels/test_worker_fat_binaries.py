@@ -7,6 +7,7 @@ import pytest
 
 from support.kernels.fat_binaries import CUBIN, make_entry, make_fat_binary, ptx_of
 from vgpu_sim.compiler import compile_ptx
+from vgpu_sim.compiler.errors import InvalidPtxError
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import MAX_IMAGE_BYTES, NO_PTX_REMEDY
 from vgpu_sim.worker.modules import fat_binary
@@ -51,11 +52,79 @@ def test_the_highest_target_that_runs_is_chosen(
     assert choose_target(capability, *reversed(architectures)) == expected
 
 
+def with_machine_code(machine: tuple[int, ...], *architectures: str) -> bytes:
+    """Return a fat binary with machine code for some architectures and PTX for others."""
+    cubins = [make_entry(one, b"code", kind=CUBIN) for one in machine]
+    texts = [make_entry(int(one.rstrip("af")), ptx_of(one)) for one in architectures]
+    return make_fat_binary(*cubins, *texts)
+
+
+@pytest.mark.parametrize(
+    ("capability", "machine", "architectures", "source"),
+    [
+        ((9, 0), (80, 90, 100, 120), ("120",), "120"),
+        ((9, 0), (90,), ("120", "100", "120f", "100a"), "100"),
+        ((10, 3), (100,), ("120",), "120"),
+        ((8, 9), (80,), ("90", "90a"), "90"),
+        ((9, 0), (90,), ("80", "120"), "80"),
+    ],
+)
+def test_machine_code_for_the_device_admits_ptx_for_a_later_one(
+    capability: tuple[int, int],
+    machine: tuple[int, ...],
+    architectures: tuple[str, ...],
+    source: str,
+) -> None:
+    """The author built the kernels for the device, so they exist in a form that suits it."""
+    for names in (architectures, tuple(reversed(architectures))):
+        text = fat_binary.choose_ptx(with_machine_code(machine, *names), capability)
+        module = compile_ptx(text, capability=capability)
+        assert [one.name for one in module.functions] == [f"k_{source}"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "machine", "architectures"),
+    [
+        ((9, 0), (80, 100, 120), ("120",)),  # code for the generations before and after it
+        ((8, 0), (86,), ("90",)),  # a later minor version of its generation
+        ((9, 0), (90,), ("120a", "120f")),  # PTX that no later device can run
+        ((9, 0), (90,), ()),
+        ((9, 0), (), ("120",)),
+    ],
+)
+def test_other_ptx_for_a_later_device_is_refused(
+    capability: tuple[int, int], machine: tuple[int, ...], architectures: tuple[str, ...]
+) -> None:
+    with pytest.raises(fat_binary.NoPtxError):
+        fat_binary.choose_ptx(with_machine_code(machine, *architectures), capability)
+
+
+def test_ptx_for_a_later_device_is_refused_by_the_instruction_that_the_device_lacks() -> None:
+    body = """
+.visible .entry k() {
+  .reg .b64 %d<3>;
+  fma.rn.f32x2 %d0, %d1, %d1, %d2;
+  ret;
+}
+"""
+    data = make_fat_binary(make_entry(90, b"", kind=CUBIN), make_entry(120, ptx_of("120", body)))
+    text = fat_binary.choose_ptx(data, HOPPER)
+    with pytest.raises(InvalidPtxError, match=r"fma\.rn\.f32x2 needs \.target sm_100"):
+        compile_ptx(text, capability=HOPPER, partial=True)
+
+
+def test_a_comment_that_looks_like_a_target_stays_as_it_is() -> None:
+    text = "// .target sm_120\n" + ptx_of("120")
+    data = make_fat_binary(make_entry(90, b"", kind=CUBIN), make_entry(120, text))
+    expected = text.replace("\n.target sm_120", "\n.target sm_90").encode()
+    assert fat_binary.choose_ptx(data, HOPPER) == expected
+
+
 def test_without_ptx_the_message_names_the_contents_and_the_remedy() -> None:
     data = make_fat_binary(
         make_entry(80, b"code", kind=CUBIN),
         make_entry(90, b"code", kind=CUBIN),
-        make_entry(120, ptx_of("120")),
+        make_entry(120, ptx_of("120a")),
     )
     with pytest.raises(ImageError) as raised:
         unpack(data, HOPPER)
