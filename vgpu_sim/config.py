@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from vgpu_sim import frameworks
+
 SLICES_DIR_VARIABLE = "TESSERA_SLICES_DIR"
 TOKEN_VARIABLE = "TESSERA_TOKEN"
 HCA_VARIABLE = "TESSERA_HCA"  # hcad's socket
@@ -19,7 +21,6 @@ DRIVERS_VARIABLE = "IBV_DRIVERS"
 LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
 PTXAS_PYTHON_VARIABLE = "TESSERA_PTXAS_PYTHON"  # whose Tessera checks PTX for the program ptxas
 MATH_VARIABLE = "TESSERA_MATH_LIBRARIES"  # 0: programs do not find Tessera's libcublas and others
-TORCH_VARIABLE = "TESSERA_TORCH"  # 0: PyTorch does not find tessera_torch
 PYTHON_PATH_VARIABLE = "PYTHONPATH"
 TRITON_PTXAS_VARIABLE = "TRITON_PTXAS_PATH"  # Triton's ptxas below compute capability 9.0
 TRITON_NEWER_PTXAS_VARIABLE = "TRITON_PTXAS_BLACKWELL_PATH"  # and from 9.0 on
@@ -31,7 +32,8 @@ RDMA_LIBRARIES_DIR = LIBRARIES_DIR / "rdma"  # and libibverbs.so.1
 PROVIDER_PATH = LIBRARIES_DIR / "provider" / "libtessera"  # as rdma-core names it
 PROGRAMS_DIR = LIBRARIES_DIR / "bin"  # and nvidia-smi, and ptxas
 
-_TORCH_PLUGIN = Path("plugins", "torch")  # in a wheel below this package, in a checkout beside it
+PRELOAD_VARIABLE = "TESSERA_PRELOAD"  # which libraries frameworks load first; unset: auto
+LIBRARIES_VARIABLE = "TESSERA_LIBRARIES_DIR"  # where they find them
 
 DEFAULT_RUN_DIR = Path("/run/tessera")
 DEFAULT_STATE_DIR = Path("/var/lib/tessera")
@@ -90,7 +92,8 @@ def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mappin
     with ``-lcuda``. Tessera's nvidia-smi precedes the system's in PATH, because Tessera's
     libnvidia-ml supports only a part of the functions that the system's nvidia-smi calls.
     Tessera's mathematical libraries are found unless TESSERA_MATH_LIBRARIES is 0 (ADR 149).
-    PyTorch finds Tessera's eager operators unless TESSERA_TORCH is 0 (ADR 163).
+    PyTorch finds Tessera's eager operators (ADR 163), and every Python prepares frameworks when
+    they are imported (ADR 220). Variables that frameworks need are set unless the user set them.
     Tessera's ptxas is also there, and Triton is directed to it unless the user directs Triton to
     another one.
     """
@@ -102,20 +105,15 @@ def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mappin
     environment["PATH"] = f"{PROGRAMS_DIR}{os.pathsep}{environment.get('PATH') or os.defpath}"
     for variable in (TRITON_PTXAS_VARIABLE, TRITON_NEWER_PTXAS_VARIABLE):
         environment.setdefault(variable, str(PROGRAMS_DIR / "ptxas"))
-    plugin = torch_plugin()
-    if plugin is not None and os.environ.get(TORCH_VARIABLE) != "0":
-        paths = (str(plugin), environment.get(PYTHON_PATH_VARIABLE))
-        environment[PYTHON_PATH_VARIABLE] = os.pathsep.join(filter(None, paths))
+    plugins = (frameworks.start_plugin(), frameworks.torch_plugin())
+    paths = [str(folder) for folder in plugins if folder is not None]
+    paths += filter(None, [environment.get(PYTHON_PATH_VARIABLE)])
+    environment[PYTHON_PATH_VARIABLE] = os.pathsep.join(paths)
+    environment.update(frameworks.settings(environment))
+    environment[LIBRARIES_VARIABLE] = str(libraries)
     environment[SLICES_DIR_VARIABLE] = str(slices)
     environment[TOKEN_VARIABLE] = token_hex
     return environment
-
-
-def torch_plugin() -> Path | None:
-    """Return the folder with the package that PyTorch loads (ADR 163), if it is installed."""
-    package = Path(__file__).parent
-    folders = (package / _TORCH_PLUGIN, package.parent / _TORCH_PLUGIN)
-    return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def with_ptxas_check(environment: Mapping[str, str], python: str) -> dict[str, str]:

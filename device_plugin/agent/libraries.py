@@ -23,7 +23,8 @@ from pathlib import Path
 
 from device_plugin.cdi import hca, nvidia, spec
 from vgpu_sim import native
-from vgpu_sim.config import MATH_FOLDER, torch_plugin
+from vgpu_sim.config import MATH_FOLDER
+from vgpu_sim.frameworks import start_plugin, torch_plugin
 from vgpu_sim.system import device_files
 
 _DIGEST_BYTES = 8
@@ -62,7 +63,7 @@ def install(root: Path, sources: Sequence[Path] = ()) -> Path:
 
 def _installed_files() -> dict[str, Path]:
     """Return this installation's files by their names in the directory: the libraries, and
-    PyTorch's plug-in in a folder.
+    the plug-ins for Python in one folder.
     """
     lib = Path(native.__file__).parent / "lib"
     libraries = (
@@ -74,12 +75,12 @@ def _installed_files() -> dict[str, Path]:
         *(lib / "rdma" / library for library in hca.LIBRARIES),
     )
     files = {library.name: library for library in libraries}
-    plugin = torch_plugin()
-    if plugin is None:
-        raise FileNotFoundError(f"no plugins/torch beside {lib}")
-    for path in sorted(plugin.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            files[f"{spec.TORCH}/{path.relative_to(plugin)}"] = path
+    for plugin in (torch_plugin(), start_plugin()):
+        if plugin is None:
+            raise FileNotFoundError(f"no plugins/torch and plugins/start beside {lib}")
+        for path in sorted(plugin.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                files[f"{spec.TORCH}/{path.relative_to(plugin)}"] = path
     return files
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from device_plugin.inventory.model import MigSlice
+from vgpu_sim import frameworks
 from vgpu_sim.records import dataclass
 
 CDI_VERSION = "0.6.0"
@@ -81,13 +82,15 @@ def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
 
 
 def environment(*, pytorch: bool = False) -> dict[str, str]:
-    """Return the variables by which Triton finds ptxas and libcuda, and PyTorch its plug-in.
+    """Return the variables by which Triton finds ptxas and libcuda, those by which frameworks
+    allocate memory as they need it (ADR 220), and those by which PyTorch finds its plug-in.
 
     The kubelet lets a pod's own variables of these names precede. A CDI document would replace
     them, so it sets none. Both replace an image's own, so that those for PyTorch are set only on
     request (ADR 168).
     """
     found = dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), PTXAS_PATH)
+    found |= frameworks.defaults()
     found["TRITON_LIBCUDA_PATH"] = LIBRARY_DIRS[0]  # the linker's cache of an image lacks it
     if pytorch:
         found |= {"PYTHONPATH": f"{LOADED_DIR}/{TORCH}", "LD_PRELOAD": f"{MATH_DIR}/{PRELOAD}"}

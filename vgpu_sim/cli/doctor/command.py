@@ -39,8 +39,8 @@ from vgpu_sim.cli.run import preload
 )
 @click.option(
     "--preload",
-    "preload_major",
-    type=click.Choice(preload.MAJORS),
+    "preload_choice",
+    type=click.Choice(preload.CHOICES),
     help="With --framework: check what `tessera run --preload` finds, outside of `tessera run`.",
 )
 @click.option("--node", "is_node", is_flag=True, help="Check a node, even without a kubelet.")
@@ -65,7 +65,7 @@ def command(
     framework_name: str | None,
     python: str,
     board: str,
-    preload_major: str | None,
+    preload_choice: str | None,
     is_node: bool,
     no_compute: bool,
     no_cluster: bool,
@@ -88,7 +88,7 @@ def command(
     if framework_name is not None:
         if output == "yaml":
             raise click.UsageError("--framework has no YAML output; -o json has the same document")
-        framework.check(framework_name, python, board, preload_major, output)
+        framework.check(framework_name, python, board, preload_choice, output)
         return
     found = host.check_all(compute=not no_compute)
     if is_node or node.is_node():

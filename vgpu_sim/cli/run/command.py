@@ -20,7 +20,7 @@ from facts.document import GpuFacts
 from hca.binding.wire import WireInterface
 from mig.geometry import WHOLE, Board
 from rdma.errors import PolicyError
-from vgpu_sim import config
+from vgpu_sim import config, frameworks
 from vgpu_sim.cli import boards, quantity, rdma_files, topologies
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.fabric import FabricFailed
@@ -77,7 +77,12 @@ def _complete_command(
     return [CompletionItem(incomplete, type="file")]
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog=f"Variables that frameworks need are set unless they are set: {frameworks.describe()}."
+    " The flag is appended to other flags of XLA_FLAGS. The line that a framework's import prints"
+    " has the values.",
+)
 @boards.optional
 @click.option(
     "--slice",
@@ -197,14 +202,16 @@ def _complete_command(
     "--device-files",
     is_flag=True,
     help="Show COMMAND empty files /dev/nvidiactl and /dev/nvidia0, for programs that only test"
-    " that they exist, such as JAX.",
+    " that they exist. JAX needs none: it detects the GPU by the folder of its slices.",
 )
 @click.option(
     "--preload",
-    "preload_major",
-    type=click.Choice(preload.MAJORS),
-    help="Load Tessera's libraries of this CUDA version (LD_PRELOAD) before those of wheels, such"
-    " as those that PyTorch installs.",
+    "preload_choice",
+    type=click.Choice(preload.CHOICES),
+    help="Load Tessera's CUDA libraries before those that wheels install. auto (the default): each"
+    " Python of the run does so when it imports PyTorch, JAX, TensorFlow or ONNX Runtime, for the"
+    " CUDA version of that package, and prints a line. 12 and 13: every program of the run, by"
+    " LD_PRELOAD.",
 )
 @click.argument(
     "command_line",
@@ -236,7 +243,7 @@ def command(
     stats: bool,
     page: bool,
     device_files: bool,
-    preload_major: str | None,
+    preload_choice: str | None,
     command_line: tuple[str, ...],
 ) -> None:
     """Run COMMAND with a simulated GPU, or a MIG slice of one, as its CUDA device.
@@ -258,7 +265,7 @@ def command(
         raise click.UsageError("Missing option '--board' (or --hca).")
     if board is None:
         given = (profile_name, "--slice"), (stats, "--stats"), (device_files, "--device-files")
-        for value, option in (*given, (page, "--ui"), (preload_major, "--preload")):
+        for value, option in (*given, (page, "--ui"), (preload_choice, "--preload")):
             if value:
                 raise click.UsageError(f"{option} needs --board")
     token_hex = secrets.token_hex(TOKEN_BYTES)
@@ -294,8 +301,7 @@ def command(
                     node.slices_dir, token_hex, config.LIBRARIES_DIR
                 )
                 environment = config.with_ptxas_check(environment, interpreter())
-                if preload_major:
-                    environment = preload.with_libraries(environment, preload_major)
+                environment = preload.with_choice(environment, preload_choice or preload.AUTO)
                 _say_how_to_choose(1 if device.profile.is_whole else count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)

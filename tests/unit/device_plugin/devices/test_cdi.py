@@ -82,7 +82,17 @@ def test_pytorchs_plugin_is_installed_where_a_manifest_can_direct_python(tmp_pat
     (entry_points,) = (installed / "torch").glob("tessera_torch-*.dist-info/entry_points.txt")
     assert "torch.backends" in entry_points.read_text()
     assert (installed / "torch/tessera_torch/own/__init__.py").is_file()
+    assert (installed / "torch/sitecustomize.py").is_file()
+    assert (installed / "torch/tessera_start/frameworks.json").is_file()
     assert libraries.install(tmp_path / "lib") == installed
+
+
+def test_a_cdi_document_sets_no_variable_which_would_replace_that_of_a_pods_manifest() -> None:
+    """CDI appends ``env`` to that of the container, and the last value of a name applies."""
+    document = spec.render("nvidia.com", "/lib/1", [SLICE])
+    edits = [document["containerEdits"], *(d["containerEdits"] for d in document["devices"])]
+    assert all("env" not in one for one in edits)
+    assert "XLA_FLAGS" not in spec.environment(pytorch=True), "it would replace an image's flags"
 
 
 def test_nvidia_smi_is_there_if_it_is_wanted() -> None:

@@ -295,6 +295,8 @@ def test_allocate_without_cdi_mounts_slice_library_and_ptxas(
             ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), "/usr/local/bin/ptxas"
         ),
         "TRITON_LIBCUDA_PATH": "/usr/lib/x86_64-linux-gnu",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     }
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from boards.record import ARCHITECTURES
 from mig.geometry import BOARDS, board
 from mig.planner.rules import violations
-from vgpu_sim import config
+from vgpu_sim import config, frameworks
 from vgpu_sim.cli import interrupts, placing
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.standalone import StartFailed
@@ -290,20 +290,36 @@ def test_the_mathematical_libraries_are_found_unless_they_are_off(monkeypatch, t
         assert environment["LD_LIBRARY_PATH"] == f"{expected}:/opt/other"
 
 
-def test_pytorch_finds_its_operators_unless_they_are_off(monkeypatch, tmp_path):
-    plugin = config.torch_plugin()
+def test_python_finds_the_plug_ins(monkeypatch, tmp_path):
+    start, plugin = frameworks.start_plugin(), frameworks.torch_plugin()
+    assert (start / "sitecustomize.py").exists()
     assert (plugin / "tessera_torch" / "__init__.py").exists()
     (metadata,) = plugin.glob("*.dist-info/entry_points.txt")
     assert "[torch.backends]" in metadata.read_text()
     monkeypatch.setenv("PYTHONPATH", "/opt/other")
-    assert (
-        config.program_environment(tmp_path, "", tmp_path)["PYTHONPATH"] == f"{plugin}:/opt/other"
-    )
-    monkeypatch.setenv("TESSERA_TORCH", "0")
-    assert config.program_environment(tmp_path, "", tmp_path)["PYTHONPATH"] == "/opt/other"
-    monkeypatch.delenv("TESSERA_TORCH")
+    environment = config.program_environment(tmp_path, "", tmp_path)
+    assert environment["PYTHONPATH"] == f"{start}:{plugin}:/opt/other"
     monkeypatch.delenv("PYTHONPATH")
-    assert config.program_environment(tmp_path, "", tmp_path)["PYTHONPATH"] == str(plugin)
+    environment = config.program_environment(tmp_path, "", tmp_path)
+    assert environment["PYTHONPATH"] == f"{start}:{plugin}"
+
+
+def test_the_variables_that_frameworks_need_are_set_unless_the_user_set_them(monkeypatch, tmp_path):
+    for name in ("XLA_FLAGS", "XLA_PYTHON_CLIENT_PREALLOCATE", "TF_FORCE_GPU_ALLOW_GROWTH"):
+        monkeypatch.delenv(name, raising=False)
+        assert name in command.command.epilog
+    environment = config.program_environment(tmp_path, "", tmp_path)
+    assert environment["XLA_FLAGS"] == "--xla_gpu_autotune_level=0"
+    assert environment["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/x")
+    monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", "false")
+    environment = config.program_environment(tmp_path, "", tmp_path)
+    assert environment["XLA_FLAGS"] == "--xla_dump_to=/x --xla_gpu_autotune_level=0"
+    assert environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=2")
+    environment = config.program_environment(tmp_path, "", tmp_path)
+    assert environment["XLA_FLAGS"] == "--xla_gpu_autotune_level=2"
 
 
 def test_an_hca_has_a_library_folder_of_its_own(monkeypatch, tmp_path):

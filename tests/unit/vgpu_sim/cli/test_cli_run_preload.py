@@ -42,3 +42,15 @@ def test_every_mathematical_library_belongs_to_a_version() -> None:
 def test_without_mathematical_libraries_only_the_runtime_is_preloaded() -> None:
     environment = preload.with_libraries({config.MATH_VARIABLE: "0"}, "13")
     assert environment["LD_PRELOAD"] == str(config.LIBRARIES_DIR / "libcudart.so.13")
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_without_a_version_no_library_is_preloaded_into_every_program(choice: str) -> None:
+    assert preload.with_choice({"A": "1"}, choice) == {"A": "1", "TESSERA_PRELOAD": choice}
+
+
+@pytest.mark.parametrize("major", preload.MAJORS)
+def test_a_version_is_preloaded_into_every_program(major: str) -> None:
+    environment = preload.with_choice({}, major)
+    assert environment["TESSERA_PRELOAD"] == major
+    assert environment["LD_PRELOAD"].endswith(f"libtessera-cuda{major}.so")
