@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from mig.geometry import ComputePlace
@@ -23,7 +23,8 @@ from vgpu_sim.gpud.devices.device_info import device_info
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.faults.node import Faults
-from vgpu_sim.gpud.limits.budget import Budget, default_budget_bytes
+from vgpu_sim.gpud.limits import host_memory
+from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
 from vgpu_sim.gpud.limits.parts import offer_of
 from vgpu_sim.gpud.limits.sharing import SharingTable
@@ -63,6 +64,8 @@ class Daemon:
         self._budget = Budget(
             self._budget_total(), cgroups.shared_bytes, self._sharing.client_bytes
         )
+        if options.standalone and not options.budget_bytes:
+            self._budget.host_free_bytes = host_memory.HostMemory().free_bytes
         self._inventory.on_change = self._set_limits
         self._set_limits()
         self._contexts = ContextTable(self._budget, self._events, self._context_changed)
@@ -207,7 +210,15 @@ class Daemon:
         self._cgroups.remove_parent()
 
     def _budget_total(self) -> int:
-        return self._inventory.budget_bytes or self._options.budget_bytes or default_budget_bytes()
+        configured = self._inventory.budget_bytes or self._options.budget_bytes
+        return configured or self._default_budget_bytes
+
+    @cached_property
+    def _default_budget_bytes(self) -> int:
+        """The budget without a configured one. It is read once, before any device memory is
+        filled: memory in use would lower it when the layout changes.
+        """
+        return host_memory.default_budget_bytes()
 
     def _set_limits(self) -> None:
         """Set the node's budget, and divide a part of it between the slices."""

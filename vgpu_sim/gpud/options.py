@@ -44,7 +44,8 @@ class TelemetryOptions:
 class NodeOptions:
     """gpud's configuration. With a ``token``, gpud is standalone: it serves one user, without pods.
 
-    ``budget_bytes`` is the host memory for all slices; 0 stands for half of the host's memory.
+    ``budget_bytes`` is the host memory for all slices; 0 stands for half of the host's memory,
+    or what is available less 2 GiB if that is less.
     ``libraries_dir`` holds the client libraries that are mounted into containers. ``hca`` describes
     the hcad that may request device memory.
     """
@@ -71,7 +72,8 @@ class NodeOptions:
         "--budget",
         type=click.IntRange(min=0),
         default=0,
-        help="Host memory for all slices in bytes; 0: half of the host's.",
+        help="Host memory for all slices in bytes; 0: half of the host's, or what is available less"
+        " 2 GiB if that is less.",
     )
     workers: WorkerSettings
     hca: HcaOptions | None = None

@@ -17,7 +17,7 @@ from typing import Final
 from diagnosis.findings import FAIL, OK, WARN, Finding
 from vgpu_sim import config
 from vgpu_sim.cli.clients import run_dirs
-from vgpu_sim.gpud.limits.budget import default_budget_bytes
+from vgpu_sim.gpud.limits import host_memory
 from vgpu_sim.sdk import clang
 from vgpu_sim.sdk.errors import CompileError
 from vgpu_sim.system import python_process
@@ -159,15 +159,12 @@ def check_files() -> Finding:
 
 def check_memory(meminfo: Path = Path("/proc/meminfo")) -> Finding:
     """Compare the memory that is available with the default budget of a run."""
-    fields = dict(
-        re.findall(r"^(\w+):\s+(\d+) kB", meminfo.read_text(encoding="ascii"), re.MULTILINE)
-    )
-    available = int(fields.get("MemAvailable", 0)) << 10
-    budget = default_budget_bytes(meminfo)
+    available = host_memory.read(meminfo).available_bytes
+    budget = host_memory.default_budget_bytes(meminfo)
     text = (
         f"{available // _MIB} MiB available; a run may use {budget // _MIB} MiB for device memory"
     )
-    if available < min(_LITTLE_MEMORY, budget):
+    if budget < _LITTLE_MEMORY:
         remedy = "stop other programs, or limit a run with `tessera run --budget 1Gi`"
         return Finding(_AREA, "memory", WARN, text, remedy)
     return Finding(_AREA, "memory", OK, text)

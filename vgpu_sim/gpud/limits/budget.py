@@ -16,7 +16,6 @@ counts against the client whose context left it.
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import NewType, TypeVar
 
 from vgpu_sim.gpud.limits.parts import Offer
@@ -26,8 +25,7 @@ from vgpu_sim.records import dataclass
 Account = NewType("Account", int)
 T = TypeVar("T")
 
-# Programs, the page cache and all other processes of the node use the host's memory too.
-DEFAULT_SHARE_OF_HOST = 0.5
+_UNLIMITED = 1 << 62
 
 # A context's rings and pages, which are not device memory.
 CONTEXT_SHARED_BYTES = 16 << 20
@@ -111,6 +109,8 @@ class Budget:
         self._used: Counter[GpuInstanceKey] = Counter()
         """By GPU instance: the bytes reserved and retained."""
         self._next = 1
+        self.host_free_bytes: Callable[[int], int] = lambda _used_bytes: _UNLIMITED
+        """Return what the host can back beyond the bytes that are used; see ``HostMemory``."""
 
     @property
     def total_bytes(self) -> int:
@@ -268,7 +268,7 @@ class Budget:
         unused_part = max(0, part - self._used[instance.gpu_instance])
         # Less than that is left if the layout, the budget or a restart has changed the parts of
         # slices that had more.
-        physical = max(0, self.total_bytes - self.used_bytes)
+        physical = self._physical_free_bytes()
         guaranteed_free = min(unused_part, physical)
         shared_free = min(max(0, self._unreserved_bytes()), physical - guaranteed_free)
         return Room(
@@ -281,6 +281,11 @@ class Budget:
             guaranteed_free_bytes=guaranteed_free,
             guaranteed_bytes=part,
         )
+
+    def _physical_free_bytes(self) -> int:
+        """Return what the node's budget has left, and the host can back now."""
+        used = self.used_bytes
+        return max(0, min(self.total_bytes - used, self.host_free_bytes(used)))
 
     def _unreserved_bytes(self) -> int:
         """Return what is left of the shared part of the budget. The result is negative if slices
@@ -367,13 +372,3 @@ def _add(sums: Counter[T], key: T, change_bytes: int) -> None:
     sums[key] += change_bytes
     if not sums[key]:
         del sums[key]
-
-
-def default_budget_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Return half of the host's memory in bytes. Raises OSError or ValueError if that cannot be
-    read.
-    """
-    for line in meminfo.read_text(encoding="ascii").splitlines():
-        if line.startswith("MemTotal:"):
-            return int(int(line.split()[1]) * 1024 * DEFAULT_SHARE_OF_HOST)
-    raise ValueError(f"{meminfo} has no MemTotal")

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from mig.geometry import board
-from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Budget, default_budget_bytes
+from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Budget
 from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
 
 GIB = 1 << 30
@@ -96,13 +96,19 @@ def test_the_sums_agree_after_any_sequence():
         assert budget.used_bytes == sum(size for _, size in held.values()) <= 20 * GIB
 
 
-def test_the_default_is_half_of_the_host(tmp_path):
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemFree: 1 kB\nMemTotal:       16384 kB\n")
-    assert default_budget_bytes(meminfo) == 8 << 20
-    meminfo.write_text("nothing\n")
-    with pytest.raises(ValueError, match="MemTotal"):
-        default_budget_bytes(meminfo)
+def test_a_grant_is_limited_by_what_the_host_can_back():
+    budget, instance = Budget(12 * GIB), an_instance()
+    account = budget.open(instance)
+    backed = 5 * GIB
+    budget.host_free_bytes = lambda used: backed - used
+    assert budget.possible_grant(account).free_bytes == 5 * GIB
+    assert not budget.reserve(account, 5 * GIB + 1).granted
+    assert budget.reserve(account, 4 * GIB).granted
+    backed = 3 * GIB
+    refused = budget.reserve(account, 1)
+    assert (refused.granted, refused.free_bytes) == (False, 0)
+    budget.release(account, 2 * GIB)
+    assert budget.reserve(account, GIB).granted
 
 
 def test_what_ended_contexts_retain_counts_until_it_is_gone():
