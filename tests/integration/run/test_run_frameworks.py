@@ -17,6 +17,11 @@ EXAMPLES = ROOT / "examples" / "frameworks"
 _GUIDE = (ROOT / "docs" / "first-kernel.md").read_text()
 CASES = {
     "triton/sum_rows.py": ("TESSERA_TEST_TORCH_PYTHON", "triton", "64 sums verified on "),
+    "tensorflow/train.py": (
+        "TESSERA_TEST_TENSORFLOW_PYTHON",
+        "tensorflow",
+        "losses of the GPU and of the CPU agree",
+    ),
     "jax/gradient.py": ("TESSERA_TEST_JAX_PYTHON", "jax", "gradient of 16384 numbers verified on "),
 }
 
