@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from vgpu_sim import config
 from vgpu_sim.cli.clients.slices import query
 from vgpu_sim.hal import messages
 
@@ -647,8 +648,11 @@ for _ in range(2): print(int(runtime.cudaGetDeviceCount()[0]) != 0)
     )
 
 
-def test_a_library_of_nvidias_that_is_found_first_is_named_with_the_remedy(environment, tmp_path):
-    library = tmp_path / "libcublas.so.13"
+@pytest.mark.parametrize("major", ["12", "13"])
+def test_a_library_of_nvidias_that_is_found_first_is_named_with_the_remedy(
+    environment, tmp_path, major
+):
+    library = tmp_path / f"libcublas.so.{major}"
     command = ["cc", "-shared", "-x", "c", "/dev/null", "-o", str(library)]
     subprocess.run(command, check=True)
     text = f"""
@@ -660,10 +664,26 @@ for _ in range(2): print(lib.cuGetExportTable(ctypes.byref(ctypes.c_void_p()), b
     assert done.stdout == "500\n500\n"
     assert re.fullmatch(
         rf"tessera: {re.escape(str(library))} is NVIDIA's, which needs NVIDIA's own driver and"
-        r" cannot run here; it was found before Tessera's: uninstall its package, or add"
-        r" \S*/math/libcublas\.so\.13 to LD_PRELOAD\n",
+        r" cannot run here; it was found before Tessera's: start the program with"
+        rf" `tessera run --preload {major}`; in a pod set"
+        rf" LD_PRELOAD=\S*/math/libtessera-cuda{major}\.so\n",
         done.stderr,
     )
+
+
+def test_a_library_of_nvidias_that_is_loaded_by_its_path_has_another_remedy(environment, tmp_path):
+    library = tmp_path / "libcublas.so.13"
+    command = ["cc", "-shared", "-x", "c", "/dev/null", "-o", str(library)]
+    subprocess.run(command, check=True)
+    text = f"""
+import ctypes
+preloaded = ctypes.CDLL({str(config.LIBRARIES_DIR / "math" / "libtessera-cuda13.so")!r})
+theirs, lib = ctypes.CDLL({str(library)!r}), ctypes.CDLL("libcuda.so.1")
+print(lib.cuGetExportTable(ctypes.byref(ctypes.c_void_p()), bytes(16)))
+"""
+    done = python(text, environment)
+    assert done.stderr.endswith("the program loads it by its path: uninstall its package\n")
+    assert done.stderr.startswith(f"tessera: {library} is NVIDIA's")
 
 
 def test_nvrtc_which_runs_here_is_not_remarked_on(environment):

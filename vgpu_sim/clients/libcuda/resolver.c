@@ -63,10 +63,15 @@ static void tell_about_runtime(void) {
   static _Atomic bool said;
   if (atomic_exchange(&said, true)) return;
   static struct tsr_rival rival; /* of the one call that gets here */
-  if (tsr_find_rival(&rival))
+  const bool is_found = tsr_find_rival(&rival);
+  if (is_found && rival.is_preloaded)
+    tsr_log("%s is NVIDIA's, which needs NVIDIA's own driver and cannot run here; the program loads it by"
+            " its path: uninstall its package",
+            rival.path);
+  else if (is_found)
     tsr_log("%s is NVIDIA's, which needs NVIDIA's own driver and cannot run here; it was found before"
-            " Tessera's: uninstall its package, or add %s to LD_PRELOAD",
-            rival.path, rival.own);
+            " Tessera's: start the program with `tessera run --preload %d`; in a pod set LD_PRELOAD=%s",
+            rival.path, rival.major, rival.preload);
   else
     tsr_log("this program uses NVIDIA's CUDA runtime (cudart), which needs NVIDIA's own driver and"
             " cannot run here: link it dynamically, with `nvcc -cudart shared` or `tessera cc`");

@@ -164,6 +164,16 @@ for conjugate, expected in ((0, whole @ whole), (2, whole @ whole.T)):
     assert blas.cublasGemmEx(*start, d_half, BF16, 4, 68, -1) == 0
     rounded = (get(d_half, upper).astype(np.uint32) << 16).view(np.float32)
     np.testing.assert_allclose(rounded, expected, rtol=2**-8)
+    assert blas.cublasSgemmEx(*start, d_float, F32, 4) == 0
+    assert np.array_equal(get(d_float, whole), expected)
+    assert blas.cublasSgemmEx(*start, d_half, BF16, 4) == 0
+    assert np.array_equal((get(d_half, upper).astype(np.uint32) << 16).view(np.float32), rounded)
+small, twice = np.arange(16).reshape(4, 4).astype(np.float16), np.full(1, 2, np.float32)
+d_small, d_square = put(small), put(small)
+ends = c.c_void_p(twice.ctypes.data), d_small, F16, 4, d_small, F16, 4, nothing, d_square, F16, 4
+assert blas.cublasSgemmEx(handle, 1, 1, 4, 4, 4, *ends) == 0
+assert np.array_equal(get(d_square, small), 2 * (small.T @ small.T))
+assert blas.cublasSgemmEx(handle, 0, 0, 4, 4, 4, *ends[:2], 3, *ends[3:]) == 15  # bytes
 
 
 def check_large():

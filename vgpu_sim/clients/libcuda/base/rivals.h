@@ -10,8 +10,10 @@ struct dl_phdr_info; /* of <link.h> */
 enum { TSR_MAX_PATH_BYTES = 4096 };
 
 struct tsr_rival {
-  char path[TSR_MAX_PATH_BYTES]; /* of NVIDIA's library */
-  char own[TSR_MAX_PATH_BYTES];  /* of Tessera's */
+  char path[TSR_MAX_PATH_BYTES];    /* of NVIDIA's library */
+  char preload[TSR_MAX_PATH_BYTES]; /* of Tessera's library that loads all others first */
+  int major;                        /* of CUDA, 12 or 13 */
+  bool is_preloaded;                /* preload is loaded, and NVIDIA's library was named by its path */
 };
 
 /* Whether a loaded library contains an address of the process. */

@@ -4,7 +4,7 @@
 #include "handle.h"
 #include "unsupported.h"
 
-enum { OP_N = 0, OP_C = 2 };
+enum { OP_N = 0, OP_C = 2, SINGLE_PRECISION = 68 /* CUBLAS_COMPUTE_32F */ };
 
 /* A matrix as the functions receive it, or an array of matrices' addresses. */
 struct operand {
@@ -119,6 +119,17 @@ cublasStatus_t tsr_cublasGemmEx(cublasHandle_t handle, int transa, int transb, i
   return multiply_types(&refusals, handle, m, n, k, alpha, (struct operand){A, Atype, transa, lda, 0},
                         (struct operand){B, Btype, transb, ldb, 0}, beta,
                         (struct operand){C, Ctype, OP_N, ldc, 0}, (struct batches){1, false}, computeType);
+}
+
+/* Sums in single precision of floats or halves. */
+cublasStatus_t tsr_cublasSgemmEx(cublasHandle_t handle, int transa, int transb, int m, int n, int k,
+                                 const float *alpha, const void *A, int Atype, int lda, const void *B,
+                                 int Btype, int ldb, const float *beta, void *C, int Ctype, int ldc) {
+  static struct refusals refusals = REFUSALS("cublasSgemmEx");
+  return multiply_types(&refusals, handle, m, n, k, alpha, (struct operand){A, Atype, transa, lda, 0},
+                        (struct operand){B, Btype, transb, ldb, 0}, beta,
+                        (struct operand){C, Ctype, OP_N, ldc, 0}, (struct batches){1, false},
+                        SINGLE_PRECISION);
 }
 
 /* The functions of one type: plain, in batches at a stride, and in batches of any addresses. */
