@@ -30,7 +30,7 @@ from vgpu_sim.cli.clocks import check_modelled, clock_option
 from vgpu_sim.cli.errors import fail, report
 from vgpu_sim.cli.interrupts import Interrupts
 from vgpu_sim.cli.placing import configure, layout
-from vgpu_sim.cli.run import checks, devices, live, preload, run_hca, run_stats
+from vgpu_sim.cli.run import checks, devices, live, preload, python_options, run_hca, run_stats
 from vgpu_sim.hal.compute import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
 from vgpu_sim.system.python_process import interpreter
@@ -303,6 +303,7 @@ def command(
                 )
                 environment = config.with_ptxas_check(environment, interpreter())
                 environment = preload.with_choice(environment, preload_choice or preload.AUTO)
+                _warn_of_ignored_path(command_line)
                 _say_how_to_choose(1 if device.profile.is_whole else count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
@@ -383,6 +384,17 @@ def run_program(
             program.send_signal(received.si_signo)
     status = program.returncode
     return 128 - status if status < 0 else status
+
+
+def _warn_of_ignored_path(command_line: Sequence[str]) -> None:
+    """Print a line if the program is a Python that does not prepare frameworks."""
+    option = python_options.find_ignoring_option(command_line)
+    if option:
+        click.echo(
+            f"tessera run: python {option} ignores PYTHONPATH, so frameworks are not prepared and"
+            f" may compute on the CPU: remove {option}",
+            err=True,
+        )
 
 
 def _say_how_to_choose(count: int) -> None:
