@@ -303,7 +303,7 @@ def command(
                 )
                 environment = config.with_ptxas_check(environment, interpreter())
                 environment = preload.with_choice(environment, preload_choice or preload.AUTO)
-                _warn_of_ignored_path(command_line)
+                python_options.warn_of_ignored_path(command_line)
                 _say_how_to_choose(1 if device.profile.is_whole else count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
@@ -384,17 +384,6 @@ def run_program(
             program.send_signal(received.si_signo)
     status = program.returncode
     return 128 - status if status < 0 else status
-
-
-def _warn_of_ignored_path(command_line: Sequence[str]) -> None:
-    """Print a line if the program is a Python that does not prepare frameworks."""
-    option = python_options.find_ignoring_option(command_line)
-    if option:
-        click.echo(
-            f"tessera run: python {option} ignores PYTHONPATH, so frameworks are not prepared and"
-            f" may compute on the CPU: remove {option}",
-            err=True,
-        )
 
 
 def _say_how_to_choose(count: int) -> None:

@@ -6,9 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import click
+
 _PYTHON: Final = re.compile(r"python(\d+(\.\d+)*)?")
 _WITH_VALUE: Final = "WX"  # options of Python with a value; after -c, -m and a script come others
 _MOST_BYTES: Final = 256
+
+
+def warn_of_ignored_path(command_line: Sequence[str]) -> None:
+    """Print a line if a command is a Python that does not prepare frameworks."""
+    option = find_ignoring_option(command_line)
+    if option:
+        click.echo(
+            f"tessera run: python {option} ignores PYTHONPATH, so frameworks are not prepared and"
+            f" may compute on the CPU: remove {option}",
+            err=True,
+        )
 
 
 def find_ignoring_option(command_line: Sequence[str]) -> str:

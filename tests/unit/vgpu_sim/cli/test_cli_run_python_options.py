@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.cli.run.python_options import find_ignoring_option
+from vgpu_sim.cli.run.python_options import find_ignoring_option, warn_of_ignored_path
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,10 @@ def test_the_option_of_a_script(tmp_path: Path, line: str, expected: str) -> Non
     script = tmp_path / "train"
     script.write_text(line + "pass\n")
     assert find_ignoring_option([str(script), "-I"]) == expected
+
+
+def test_the_line_names_the_option(capsys: pytest.CaptureFixture[str]) -> None:
+    warn_of_ignored_path(["python", "train.py"])
+    assert capsys.readouterr().err == ""
+    warn_of_ignored_path(["python", "-I", "train.py"])
+    assert capsys.readouterr().err.endswith("may compute on the CPU: remove -I\n")
