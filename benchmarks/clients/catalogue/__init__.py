@@ -18,7 +18,7 @@ from benchmarks.clients.catalogue.cutlass import (
 )
 from benchmarks.clients.catalogue.numba_cuda import NUMBA_CUDA, WITHOUT_NVJITLINK
 from benchmarks.clients.catalogue.pytorch_tests import PYTORCH_TESTS
-from benchmarks.clients.catalogue.stock_wheels import JAX, NVML, ONNX_RUNTIME, PYTORCH
+from benchmarks.clients.catalogue.stock_wheels import JAX, NVML, ONNX_RUNTIME, PYTORCH, TENSORFLOW
 from benchmarks.clients.catalogue.triton import (
     TRITON,
     TRITON_ADA,
@@ -34,7 +34,7 @@ CLIENTS = {
     for client in (
         *(NUMBA_CUDA, WITHOUT_NVJITLINK, CUDA_CORE, CUDA_BINDINGS),
         *(TRITON, TRITON_ADA, TRITON_H100, TRITON_B200, TRITON_RTX, TRITON_GLUON, TRITON_CORE),
-        *(ONNX_RUNTIME, PYTORCH, *PYTORCH_TESTS, JAX),
+        *(ONNX_RUNTIME, PYTORCH, *PYTORCH_TESTS, JAX, TENSORFLOW),
         *(TAICHI, TAICHI_EXAMPLES, TINYGRAD),
         *(CUDA_SAMPLES, KERNELS, KERNELS_NVCC, NVML),
         *(CUTLASS_A100, CUTLASS_H100, CUTLASS_B200, CUTLASS_RTX),

@@ -57,6 +57,16 @@ ONNX_RUNTIME = Client(
         ),
     ),
 )
+TENSORFLOW = Client(
+    name="tensorflow",
+    version="2.21.0",
+    goal="all",
+    packages=("tensorflow==2.21.0", "nvidia-cuda-nvcc-cu12"),
+    folder=PurePosixPath("tensorflow"),
+    in_programs=True,
+    tests=("test_*.py",),
+    arguments=_INI,
+)
 NVML = Client(
     name="nvml-clients",
     version="13.615.71",
