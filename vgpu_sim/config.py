@@ -21,6 +21,7 @@ DRIVERS_VARIABLE = "IBV_DRIVERS"
 LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
 PTXAS_PYTHON_VARIABLE = "TESSERA_PTXAS_PYTHON"  # whose Tessera checks PTX for the program ptxas
 MATH_VARIABLE = "TESSERA_MATH_LIBRARIES"  # 0: programs do not find Tessera's libcublas and others
+TORCH_VARIABLE = "TESSERA_TORCH"  # 0: PyTorch does not use tessera_torch, which reads it
 PYTHON_PATH_VARIABLE = "PYTHONPATH"
 TRITON_PTXAS_VARIABLE = "TRITON_PTXAS_PATH"  # Triton's ptxas below compute capability 9.0
 TRITON_NEWER_PTXAS_VARIABLE = "TRITON_PTXAS_BLACKWELL_PATH"  # and from 9.0 on
