@@ -22,6 +22,7 @@ from device_plugin.agent.orphans import Orphans
 from device_plugin.agent.passes import Pulse
 from device_plugin.agent.reporting.notices import Notices
 from device_plugin.agent.reporting.rivals import Rivals
+from device_plugin.agent.reservations import Reservations
 from device_plugin.agent.second_layer import LinkCarrier
 from device_plugin.agent.tables import TableCarrier
 from device_plugin.backends.gpud import Gpud
@@ -36,6 +37,8 @@ from device_plugin.kube.gpu_watch import GpuWatch
 from device_plugin.kube.slices import SliceKube
 from device_plugin.kube.tables import TablesKube
 from device_plugin.metrics import METRICS
+from device_plugin.podresources import checkpoint
+from device_plugin.podresources.checkpoint import Checkpoint
 from device_plugin.podresources.client import PodResources
 from gpu_operator.api.claim_devices import DRIVER
 
@@ -62,7 +65,13 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     kube = ClaimsKube(settings.node_name)
     wake = threading.Event()
     gpud = Gpud(settings.gpud_socket)
-    pods = PodResources(settings.pod_resources_socket, settings.pod_logs_dir)
+    reservations = Reservations(settings.cdi_dir, kube, wake.set)
+    pods = PodResources(
+        settings.pod_resources_socket,
+        settings.pod_logs_dir,
+        checkpoint=Checkpoint(settings.device_plugins_dir / checkpoint.FILE_NAME),
+        reservations=reservations.prepared if settings.dra else lambda: (),
+    )
     holders = Holders(pods, gpud, settings.pod_name)
     notices = Notices(kube)
     directory = libraries.install(settings.libraries_dir)
@@ -96,14 +105,16 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
         wake.set()
         binder.expect_allocation()
 
+    follower = EventFollower(gpud, holders, notices, wake.set, reservations.read_again)
     _start("kubelet-side", lambda: kubelet_side.follow(on_allocation))
-    _start("gpud-events", EventFollower(gpud, holders, notices, wake.set).run)
+    _start("gpud-events", follower.run)
     _start("pod-events", notices.run)
     _start("gpu-watch", gpus.run)
     _start("reconcile", agent.run)
     if settings.dra:
         orphans = Orphans(gpud, holders, kube, notices, settings.node_name, settings.cdi_dir)
         _start("claims", orphans.run)
+        _start("reservations", reservations.run)
     if functions:
         _start("hca-functions", binder.run)
         _carry_tables(settings, notices)

@@ -183,6 +183,11 @@ class Settings:
         return self.kubelet_dir / "plugins_registry"
 
     @property
+    def device_plugins_dir(self) -> Path:
+        """Return the directory of the kubelet's device manager: its socket and checkpoint."""
+        return self.kubelet_dir / "device-plugins"
+
+    @property
     def plugins_dir(self) -> Path:
         """Return the directory in which each kubelet plugin has its own directory."""
         return self.kubelet_dir / "plugins"

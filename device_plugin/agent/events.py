@@ -51,12 +51,19 @@ class EventFollower:
     """Handles gpud's events in one thread; reconnects when gpud restarts."""
 
     def __init__(
-        self, gpud: Gpud, holders: Holders, notices: Notices, wake: Callable[[], None]
+        self,
+        gpud: Gpud,
+        holders: Holders,
+        notices: Notices,
+        wake: Callable[[], None],
+        on_unlisted: Callable[[str], None] = lambda slice_uuid: None,
     ) -> None:
+        """Initialize; ``on_unlisted`` is called if a pod that no List has wants to use a slice."""
         self._gpud = gpud
         self._holders = holders
         self._notices = notices
         self._wake = wake
+        self._on_unlisted = on_unlisted
 
     def run(self) -> Never:
         """Handle events until the process ends."""
@@ -80,6 +87,11 @@ class EventFollower:
             name == "holders_wanted" and self._holders.age_s() >= _LIST_INTERVAL_S
         ):
             self._refresh()
+        if name == "holders_wanted":
+            slice_uuid, pod_uid = str(event.get("instance", "")), str(event.get("pod_uid", ""))
+            listed = self._holders.last_view().holders.get(slice_uuid, ())
+            if pod_uid not in {pod.uid for pod in listed}:
+                self._on_unlisted(slice_uuid)
         self._notify_pod(event)
         self._wake()
 

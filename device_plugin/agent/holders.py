@@ -68,7 +68,9 @@ class Holders:
                 given.setdefault(slice_uuid_of(device), set()).add(Kind(name, is_share(device)))
             self._given = {uuid: frozenset(kinds) for uuid, kinds in given.items()}
             view = self._memory.observe(
-                listing.holders, self._own_pod in listing.pod_names, self._clock()
+                listing.holders,
+                self._own_pod in listing.pod_names and listing.complete,
+                self._clock(),
             )
             self._remember(view)
             self._notify(view)

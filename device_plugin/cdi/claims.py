@@ -12,7 +12,7 @@ from typing import Any
 
 from device_plugin.cdi import spec, writer
 from device_plugin.cdi.spec import Mount
-from device_plugin.inventory.claims import KIND, ClaimRef, device_name, is_claim_uid
+from device_plugin.inventory.claims import KIND, ClaimRef, device_name, is_claim_uid, slice_of
 from device_plugin.inventory.model import MigSlice
 
 _PREFIX = "tessera-claim-"
@@ -40,15 +40,26 @@ def write(
 
 def list_claims(directory: Path) -> Iterator[ClaimRef]:
     """Yield the claims that have a CDI file; skip files that cannot be read."""
+    return (claim for claim, _ in list_slices(directory))
+
+
+def list_slices(directory: Path) -> Iterator[tuple[ClaimRef, frozenset[str]]]:
+    """Yield the claims that have a CDI file, each with the UUIDs of its slices.
+
+    Files that cannot be read are skipped.
+    """
     for path in directory.glob(file_name("*")):
         uid = path.name.removeprefix(_PREFIX).removesuffix(".json")
         try:
-            name = str(json.loads(path.read_text(encoding="utf-8"))["annotations"][KIND])
+            document = json.loads(path.read_text(encoding="utf-8"))
+            name = str(document["annotations"][KIND])
+            devices = [f"{KIND}={one['name']}" for one in document["devices"]]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if is_claim_uid(uid):
             namespace, _, name = name.partition("/")
-            yield ClaimRef(namespace, name, uid)
+            slices = frozenset(slice_uuid for one in devices if (slice_uuid := slice_of(one)))
+            yield ClaimRef(namespace, name, uid), slices
 
 
 def remove(directory: Path, claim_uid: str) -> None:

@@ -52,12 +52,14 @@ class Config:
 class Claim:
     """A ResourceClaim, with its allocated devices and parameters for drivers.
 
-    ``allocated`` is None while the scheduler has allocated nothing to the claim.
+    ``allocated`` is None while the scheduler has allocated nothing to the claim. ``pod_uids`` are
+    the UIDs of the pods for which the claim is reserved: no other pod may use it.
     """
 
     ref: ClaimRef
     allocated: tuple[Allocated, ...] | None
     configs: tuple[Config, ...] = ()
+    pod_uids: frozenset[str] = frozenset()
 
 
 def is_name(namespace: str, name: str) -> bool:
@@ -73,7 +75,8 @@ def read(document: Mapping[str, Any]) -> Claim:
         ValueError: a capacity is not a quantity of memory.
     """
     metadata = document["metadata"]
-    allocation = (document.get("status") or {}).get("allocation")
+    status = document.get("status") or {}
+    allocation = status.get("allocation")
     allocated: tuple[Allocated, ...] | None = None
     configs: tuple[Config, ...] = ()
     if allocation is not None:
@@ -81,7 +84,9 @@ def read(document: Mapping[str, Any]) -> Claim:
         allocated = tuple(_result(one) for one in devices.get("results") or ())
         configs = tuple(_config(one["opaque"]) for one in devices.get("config") or ())
     ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
-    return Claim(ref, allocated, configs)
+    consumers = status.get("reservedFor") or ()
+    pod_uids = frozenset(one["uid"] for one in consumers if one["resource"] == "pods")
+    return Claim(ref, allocated, configs, pod_uids)
 
 
 def _config(opaque: Mapping[str, Any]) -> Config:

@@ -2,13 +2,15 @@
 
 The pause is necessary because the kubelet limits the rate of Lists. The API has no pod UIDs;
 they come from the names of the kubelet's log directories (``<namespace>_<name>_<uid>``), which
-exist before any container of the pod starts.
+exist before any container of the pod starts. The API has no devices of ordinary init containers
+either: those of the device plugin come from the kubelet's checkpoint, those of claims from the
+claims' reservations.
 """
 
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +21,7 @@ from device_plugin.inventory import claims
 from device_plugin.inventory.model import CLAIM, HolderPod
 from device_plugin.metrics import METRICS
 from device_plugin.podresources.birth import birth_time_ns
+from device_plugin.podresources.checkpoint import Allocation, Checkpoint
 from device_plugin.proto import podresources_pb2 as pb, podresources_pb2_grpc as pb_grpc
 from vgpu_sim.records import dataclass
 
@@ -40,22 +43,44 @@ class Listing:
     ``holders`` has, by device id, the pods that hold the device; a pod's UID is empty while it is
     not known. ``given`` has, by device id, the resource under which a pod got the device. After a
     change of prefix or strategy, the device may be offered under another resource. ``pod_names``
-    has the names of all pods that the kubelet runs, with devices or without.
+    has the names of all pods that the kubelet runs, with devices or without. ``complete`` is
+    false if the pods of a prepared claim are not known.
     """
 
     holders: dict[str, tuple[HolderPod, ...]]
     given: dict[str, str]
     pod_names: frozenset[str]
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A prepared claim: its slices, and the UIDs of the pods for which it is reserved.
+
+    ``pod_uids`` is None while the reservation is not known.
+    """
+
+    claim_uid: str
+    slices: frozenset[str]
+    pod_uids: frozenset[str] | None
 
 
 class PodResources:
     """A client of ``pod-resources/kubelet.sock``. Thread-safe (``_lock``)."""
 
     def __init__(
-        self, socket: Path, pod_logs: Path, clock: Callable[[], float] = time.monotonic
+        self,
+        socket: Path,
+        pod_logs: Path,
+        clock: Callable[[], float] = time.monotonic,
+        checkpoint: Checkpoint | None = None,
+        reservations: Callable[[], Sequence[Reservation]] = lambda: (),
     ) -> None:
+        """Initialize; ``reservations`` returns the claims that are prepared on this node."""
         self._target = f"unix:{socket}"
         self._pod_logs = pod_logs
+        self._checkpoint = checkpoint
+        self._reservations = reservations
         self._clock = clock
         self._lock = threading.Lock()
         self._last = float("-inf")
@@ -68,20 +93,34 @@ class PodResources:
         """
         with self._lock:
             self._pause()
+            # Before the List: the kubelet frees no device of a pod that the List still has.
+            allocations = self._checkpoint.allocations() if self._checkpoint is not None else ()
+            reservations = self._reservations()
             try:
                 with METRICS.counting_kubelet_call("List"):
                     response = self._ask()
             finally:
                 self._last = self._clock()
+        uids = self._pod_uids()
+        active = {
+            uid: (pod.namespace, pod.name)
+            for pod in response.pod_resources
+            if (uid := uids.get((pod.namespace, pod.name)))
+        }
+        holders = _by_device(response, uids)
+        given = {
+            device: name
+            for pod in response.pod_resources
+            for device, (name, _) in _devices(pod).items()
+            if device.startswith(SLICE)
+        }
+        _add_init_containers(allocations, active, holders, given)
+        _add_reserved(reservations, active, holders)
         return Listing(
-            self._by_device(response),
-            {
-                device: name
-                for pod in response.pod_resources
-                for device, (name, _) in _devices(pod).items()
-                if device.startswith(SLICE)
-            },
+            {device: tuple(pods) for device, pods in holders.items()},
+            given,
             frozenset(pod.name for pod in response.pod_resources),
+            all(one.pod_uids is not None for one in reservations),
         )
 
     def allocatable(self) -> dict[str, tuple[str, ...]]:
@@ -122,22 +161,6 @@ class PodResources:
             code = cast(Any, err).code().name  # every RpcError that a stub raises is also a Call
             raise PodResourcesError(f"the kubelet's pod resources socket returned {code}") from err
 
-    def _by_device(self, response: pb.ListPodResourcesResponse) -> dict[str, tuple[HolderPod, ...]]:
-        uids = self._pod_uids()
-        found: dict[str, list[HolderPod]] = {}
-        for pod in response.pod_resources:
-            uid = uids.get((pod.namespace, pod.name), "")
-            for device, (_, container) in _devices(pod).items():
-                holder = HolderPod(pod.namespace, pod.name, uid, container)
-                found.setdefault(device, []).append(holder)
-            for (uuid, claim), container in _claimed_slices(pod).items():
-                owner = f"{CLAIM}{claim}"
-                holder = HolderPod(pod.namespace, pod.name, uid, container, owner)
-                # Several pods may use one claim, and several claims one slice: each pod has an
-                # entry for its claim.
-                found[f"{uuid}::{claim}/{pod.namespace}/{pod.name}"] = [holder]
-        return {device: tuple(pods) for device, pods in found.items()}
-
     def _pod_uids(self) -> dict[tuple[str, str], str]:
         """Map (namespace, name) to the UID of the youngest pod with that name."""
         newest: dict[tuple[str, str], tuple[int, str]] = {}
@@ -156,6 +179,66 @@ class PodResources:
                 continue  # removed since the directory was read
             newest[namespace, name] = max(made, newest.get((namespace, name), made))
         return {key: uid for key, (_, uid) in newest.items()}
+
+
+def _by_device(
+    response: pb.ListPodResourcesResponse, uids: Mapping[tuple[str, str], str]
+) -> dict[str, list[HolderPod]]:
+    """Return the pods that the API lists for each device; ``uids`` are pods' UIDs by name."""
+    result: dict[str, list[HolderPod]] = {}
+    for pod in response.pod_resources:
+        uid = uids.get((pod.namespace, pod.name), "")
+        for device, (_, container) in _devices(pod).items():
+            holder = HolderPod(pod.namespace, pod.name, uid, container)
+            result.setdefault(device, []).append(holder)
+        for (uuid, claim), container in _claimed_slices(pod).items():
+            holder = HolderPod(pod.namespace, pod.name, uid, container, f"{CLAIM}{claim}")
+            result[_claim_key(uuid, claim, holder)] = [holder]
+    return result
+
+
+def _claim_key(uuid: str, claim_uid: str, pod: HolderPod) -> str:
+    """Return the key of a claimed slice among the holders.
+
+    Several pods may use one claim, and several claims one slice: each pod has an entry for its
+    claim.
+    """
+    return f"{uuid}::{claim_uid}/{pod.namespace}/{pod.name}"
+
+
+def _add_init_containers(
+    allocations: Sequence[Allocation],
+    active: Mapping[str, tuple[str, str]],
+    holders: dict[str, list[HolderPod]],
+    given: dict[str, str],
+) -> None:
+    """Add active pods that hold devices which the API does not list for them.
+
+    ``active`` has the names of listed pods by UID.
+    """
+    for allocation in allocations:
+        name, device = active.get(allocation.pod_uid), allocation.device
+        if name is None or not _DEVICE.fullmatch(device):
+            continue
+        pod = HolderPod(*name, allocation.pod_uid, allocation.container)
+        listed = holders.setdefault(device, [])
+        if not listed:  # the kubelet gives a device to one pod at a time
+            listed.append(pod)
+            if device.startswith(SLICE):
+                given[device] = allocation.resource
+
+
+def _add_reserved(
+    reservations: Sequence[Reservation],
+    active: Mapping[str, tuple[str, str]],
+    holders: dict[str, list[HolderPod]],
+) -> None:
+    """Add active pods for which claims are reserved, and which the API does not list for them."""
+    for claim in reservations:
+        for uid in active.keys() & (claim.pod_uids or frozenset()):
+            pod = HolderPod(*active[uid], uid, claim=f"{CLAIM}{claim.claim_uid}")
+            for uuid in claim.slices:
+                holders.setdefault(_claim_key(uuid, claim.claim_uid, pod), [pod])
 
 
 def _devices(pod: pb.PodResources) -> dict[str, tuple[str, str]]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.cluster.container_kinds import with_containers
 from support.cluster.control_plane import place
 from support.cluster.dra_claims import ALLOCATION, claim, devices_of, exactly, pod
 from support.cluster.interpreter_pool import POOL, is_chosen
@@ -112,6 +113,17 @@ def test_deleted_slices_are_published_again_at_once(whole_cluster: Cluster, node
     whole_cluster.kubectl("delete", "resourceslices", f"--field-selector=spec.nodeName={node}")
     until(lambda: len(devices(whole_cluster, node)) == 52, 10, promised=True)
     assert not before & {one["metadata"]["uid"] for one in slices(whole_cluster, node)}
+
+
+def test_a_claim_that_only_init_containers_use(claims: Cluster, node: str) -> None:
+    claims.apply(claim("small", exactly(SMALL)))
+    for name in ("first", "second"):  # the claim is prepared once for both
+        pod_of_claim = pod(name, "small", arguments=("--n", "1024"), node=node)
+        claims.apply(with_containers(pod_of_claim, "init", "restarted"))
+    for name in ("first", "second"):
+        assert claims.wait_pod(name)["status"]["phase"] == "Succeeded"
+        for container in ("init-0", "restarted-1"):
+            assert "1024 results verified" in claims.kubectl("logs", name, "-c", container)
 
 
 @pytest.mark.alone("last-node")

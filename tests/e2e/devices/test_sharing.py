@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support.cluster.container_kinds import with_containers
 from support.cluster.kubectl import Cluster, until
 
 Manifest = Callable[..., dict[str, Any]]
@@ -54,6 +55,8 @@ def test_pods_share_slices_and_more_than_one_is_refused(
     until(lambda: sorted(holders()) == [1] * 6 + [2], 60)
     for name in names:
         until(lambda name=name: "results verified" in namespace.logs(name), 120)
+    namespace.apply(with_containers(sample_pod("init", "--n", "1024", node=node), "init"))
+    assert namespace.wait_pod("init")["status"]["phase"] == "Succeeded"
     greedy = sample_pod("greedy", node=node)
     greedy["spec"]["containers"][0]["resources"]["limits"] = {RESOURCE: 2}
     namespace.apply(greedy)

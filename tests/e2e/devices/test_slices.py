@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from support.cluster.container_kinds import with_containers
 from support.cluster.kubectl import Cluster, until
 
 Manifest = Callable[..., dict[str, Any]]
@@ -35,6 +36,30 @@ def processes(cluster: Cluster, node: str) -> list[dict[str, Any]]:
     )
     gpus = json.loads(said)["gpus"]
     return [p for gpu in gpus for device in gpu["devices"] for p in device["processes"]]
+
+
+def test_containers_of_every_kind_compute_on_their_slices(
+    namespace: Cluster, sample_pod: Manifest
+) -> None:
+    """The kubelet lists no devices of init containers that end before the others start."""
+    node = gpu_node(namespace)
+    pods = {
+        "init": ("init",),
+        "inits": ("init", "init"),
+        "restarted": ("restarted",),
+        "sidecar": ("sidecar", "main"),
+        "more": ("init", "main"),
+    }
+    for name, kinds in pods.items():
+        pod = with_containers(sample_pod(name, "--n", "1024", node=node, small=True), *kinds)
+        if name == "more":  # the main container gets one of the init container's three
+            pod["spec"]["initContainers"][0]["resources"] = {"limits": {RESOURCE: 3}}
+        namespace.apply(pod)
+    for name, kinds in pods.items():
+        assert namespace.wait_pod(name)["status"]["phase"] == "Succeeded", namespace.logs(name)
+        for number, kind in enumerate(one for one in kinds if one != "main"):
+            logs = namespace.kubectl("logs", name, "-c", f"{kind}-{number}")
+            assert "1024 results verified" in logs
 
 
 def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(

@@ -116,6 +116,33 @@ def test_a_claim_has_its_slices_from_prepare_to_unprepare(node: Node) -> None:
     assert node.agent.unprepare("job", CLAIM) == ""
 
 
+def test_slices_of_init_containers_are_held_though_the_kubelet_does_not_list_them(
+    node: Node,
+) -> None:
+    """One pod got its slice from the device plugin, the other by a claim that was prepared for an
+    earlier pod already.
+    """
+    node.want(("1g.10gb", 0))
+    wait_until(lambda: ("1g.10gb", 0) in node.slices)
+    node.api.put_claim("job", CLAIM, "gpu-0-mig-1g10gb-3")
+    assert not node.agent.prepare("job", CLAIM).error
+    node.run_pod("one", POD)
+    node.run_pod("two", SECOND)
+    slice_uuid = node.slices["1g.10gb", 0]["uuid"]
+    resource = "gpu.tessera.dev/mig-1g.10gb"
+    node.kubelet.write_checkpoint([(POD, "prepare", resource, [slice_uuid])])
+    wait_until(lambda: node.holders(("1g.10gb", 0)) == {POD})
+    assert node.holders(("1g.10gb", 3)) == set()
+
+    node.api.put_claim("job", CLAIM, "gpu-0-mig-1g10gb-3", pod_uids=[SECOND])
+    node.agent.end(signal.SIGKILL)  # the next agent reads the claim again
+    node.agent.start()
+    wait_until(lambda: node.holders(("1g.10gb", 3)) == {SECOND})
+    wait_until(lambda: node.holders(("1g.10gb", 0)) == {POD})
+    node.kubelet.pods = [pod for pod in node.kubelet.pods if pod[1] not in ("one", "two")]
+    wait_until(lambda: node.holders(("1g.10gb", 0)) == node.holders(("1g.10gb", 3)) == set())
+
+
 def test_a_layout_and_a_claim_never_have_the_same(node: Node) -> None:
     node.want(("1g.10gb", 0))
     wait_until(lambda: ("1g.10gb", 0) in node.slices)

@@ -10,7 +10,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 from urllib.parse import parse_qs, urlparse
 
@@ -126,9 +126,11 @@ class ApiServer:
             gone = self.gpus.pop(name)
             self._bump(gone, "DELETED")
 
-    def put_claim(self, name: str, uid: str, *devices: str, **result: Any) -> None:
+    def put_claim(
+        self, name: str, uid: str, *devices: str, pod_uids: Sequence[str] = (), **result: Any
+    ) -> None:
         """Create a ResourceClaim of the namespace ``team`` to which these devices were
-        allocated.
+        allocated, and which is reserved for pods.
         """
         results = [
             {
@@ -140,11 +142,13 @@ class ApiServer:
             }
             for number, device in enumerate(devices)
         ]
+        reserved = [{"resource": "pods", "name": f"pod-{pod}", "uid": pod} for pod in pod_uids]
+        status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
         self.claims[name] = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "metadata": {"namespace": "team", "name": name, "uid": uid},
-            "status": {"allocation": {"devices": {"results": results}}} if devices else {},
+            "status": status if devices else {},
         }
 
     def status(self, name: str) -> dict[str, Any]:

@@ -1,5 +1,9 @@
-"""The kubelet's side of a node: pod resources over gRPC, and log directories of pods."""
+"""The kubelet's side of a node: pod resources over gRPC, its device manager's checkpoint, and log
+directories of pods.
+"""
 
+import json
+from collections.abc import Iterable
 from concurrent import futures
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +24,7 @@ class FakeKubelet(pb_grpc.PodResourcesListerServicer):
         self.dir = root / "kubelet"
         self.pod_logs = root / "pods"
         self.socket = self.dir / "pod-resources" / "kubelet.sock"
+        self.checkpoint = self.dir / "device-plugins" / "kubelet_internal_checkpoint"
         self.pods: list[tuple[str, str, dict[str, list[str]]]] = []
         self.claims: dict[str, list[str]] = {}
         self.allocatable: dict[str, list[str]] = {}
@@ -60,6 +65,30 @@ class FakeKubelet(pb_grpc.PodResourcesListerServicer):
         made = self.pod_logs / f"{namespace}_{name}_{uid}"
         made.mkdir()
         return made
+
+    def write_checkpoint(self, entries: Iterable[tuple[str, str, str, list[str]]]) -> None:
+        """Replace the device manager's checkpoint: pod UID, container, resource and device ids."""
+        document = {
+            "Data": {
+                "PodDeviceEntries": [
+                    {
+                        "PodUID": uid,
+                        "ContainerName": container,
+                        "ResourceName": resource,
+                        "DeviceIDs": {"-1": ids},
+                        "AllocResp": "",
+                    }
+                    for uid, container, resource, ids in entries
+                ],
+                "RegisteredDevices": {},
+            },
+            "Checksum": 0,
+        }
+        self.checkpoint.parent.mkdir(exist_ok=True)
+        fresh = self.checkpoint.with_suffix(".new")
+        fresh.write_text(json.dumps(document))
+        fresh.chmod(0o600)
+        fresh.replace(self.checkpoint)
 
     def List(
         self, request: pb.ListPodResourcesRequest, context: grpc.ServicerContext

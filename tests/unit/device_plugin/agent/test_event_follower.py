@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from device_plugin.agent.events import EventFollower
+from device_plugin.agent.holding import View
 from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import GpudError, GpudUnreachable, PodResourcesError
+from device_plugin.inventory.model import HolderPod
 from support.processes.endless import endless
 
 FLOOD = 2000
@@ -55,6 +57,9 @@ class Recorder:
 
     def age_s(self) -> float:
         return time.monotonic() - self._at
+
+    def last_view(self) -> View:
+        return View({"MIG-1": (HolderPod("team", "train", "known"),)}, complete=True)
 
     def pod(self, uid: str) -> Any:
         return object() if uid == "known" else None

@@ -97,6 +97,7 @@ def test_each_container_sees_only_its_own_part_of_the_node() -> None:
     assert set(mounted["agent"]) == {
         "/run/tessera",
         "/var/lib/tessera/lib",
+        "/var/lib/kubelet/device-plugins",
         "/var/lib/kubelet/plugins_registry",
         "/var/lib/kubelet/pod-resources",
         "/var/run/cdi",
