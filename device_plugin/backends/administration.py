@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+from device_plugin.backends.presence import Presence
 from device_plugin.errors import DaemonError, DaemonUnreachable
 from vgpu_sim.system.json_lines import check_reply, decode_object, read_lines
 
@@ -24,9 +25,13 @@ class Administration:
     refused: ClassVar[type[DaemonError]]
     unreachable: ClassVar[type[DaemonUnreachable]]
 
-    def __init__(self, path: Path, timeout_s: float = 15.0) -> None:
+    def __init__(
+        self, path: Path, timeout_s: float = 15.0, presence: Presence | None = None
+    ) -> None:
+        """Initialize; with ``presence``, that limits the time of each request."""
         self._path = path
         self._timeout_s = timeout_s
+        self._presence = presence
         self._lock = threading.Lock()
         self._connection: socket.socket | None = None
         self._lines: Iterator[bytes] = iter(())
@@ -47,6 +52,8 @@ class Administration:
             except (OSError, ValueError, StopIteration) as err:
                 self.close()
                 raise self.unreachable(f"{self.daemon} at {self._path}: {err!r}") from err
+            if self._presence is not None:
+                self._presence.record_answer()
         if "error" in reply:
             raise self.refused(reply["error"]["code"], reply["error"]["message"])
         result: dict[str, Any] = reply["result"]
@@ -83,15 +90,19 @@ class Administration:
         if self._connection is None:
             self._connection = self._connect()
             self._lines = read_lines(self._connection)
+        self._connection.settimeout(self._time_limit_s())
         self._connection.sendall(json.dumps(request).encode() + b"\n")
         while True:
             reply = decode_object(next(self._lines))
             if reply.get("id") == request["id"]:
                 return check_reply(reply)
 
+    def _time_limit_s(self) -> float:
+        return self._timeout_s if self._presence is None else self._presence.time_limit_s()
+
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(self._timeout_s)
+        connection.settimeout(self._time_limit_s())
         try:
             connection.connect(str(self._path))
         except OSError:

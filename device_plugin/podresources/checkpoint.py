@@ -45,7 +45,8 @@ class Checkpoint:
 
         A kubelet that has never allocated a device has no such file.
         """
-        problem, result = "", ()
+        problem = ""
+        result: tuple[Allocation, ...] = ()
         try:
             result = tuple(_entries(_read(self._path)))
         except FileNotFoundError:

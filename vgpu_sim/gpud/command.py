@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from vgpu_sim.gpud import owner, preflight, readiness, standby
+from vgpu_sim.gpud import heartbeat, owner, preflight, readiness, standby
 from vgpu_sim.gpud.contexts.exports import HcaOptions
 from vgpu_sim.gpud.contexts.settings import WorkerSettings
 from vgpu_sim.gpud.contexts.zygote import Zygote
@@ -127,6 +127,7 @@ async def _serve(
         loop.add_signal_handler(number, stop.set)
     zygote = Zygote(_ignore_exit, options.workers.first_uid)
     zygote.begin()
+    heart = asyncio.create_task(heartbeat.keep_fresh(ready_file))
     try:
         readiness.withdraw(ready_file)
         stands_by = partial(_stand_by, options, ready_file)
@@ -142,6 +143,7 @@ async def _serve(
         logger.error("gpud_failed %s", err)  # noqa: TRY400 - no traceback needed
         return 1
     finally:
+        heart.cancel()
         with suppress(OSError):
             readiness.withdraw(ready_file)
         await zygote.end()

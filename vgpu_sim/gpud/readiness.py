@@ -1,7 +1,7 @@
 """gpud's readiness file, which exists only while gpud serves or stands by.
 
-The file's volume outlives the container, so each start removes the file first. For that reason
-this module imports as little as possible.
+The file is also gpud's heartbeat (``heartbeat``). Its volume outlives the container, so each start
+removes the file first. For that reason this module imports as little as possible.
 """
 
 from collections.abc import Sequence

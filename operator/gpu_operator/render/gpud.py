@@ -20,12 +20,14 @@ from gpu_operator.render.daemonset import (
     budget_of,
     hcas_of,
     host_volume,
+    liveness_probe,
     startup_probe,
     surging_daemon_set,
 )
 
 COMPONENT: Final = "gpud"
 _READY: Final = "/tmp/gpud-ready"
+_SILENT_AFTER_S: Final = 20
 _MEMORY: Final = "memory"
 
 
@@ -70,6 +72,8 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
         "resources": _resources(node),
         # Ready once gpud serves, or stands by for its predecessor.
         "startupProbe": startup_probe(_READY),
+        # Shorter than clients wait for a gpud to return (TESSERA_WAIT_S).
+        "livenessProbe": liveness_probe(_READY, _SILENT_AFTER_S),
         "securityContext": {
             **LOCKED_DOWN,
             # To start each worker as its own user without capabilities, and to end it.

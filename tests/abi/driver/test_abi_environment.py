@@ -130,6 +130,34 @@ def test_a_dead_socket(environment, tmp_path):
     )
 
 
+def test_a_gpud_that_accepts_and_stays_silent(environment, tmp_path):
+    """It hangs, or gets no CPU time: the kernel accepts connections for it."""
+    with imposter(tmp_path):
+        path = tmp_path / "MIG-0" / "s.sock"
+        done = python(NAME, environment, TESSERA_SLICES_DIR=str(tmp_path), TESSERA_WAIT_S="6")
+        assert done.stdout == "100 0 "
+        assert done.stderr == (
+            f"tessera: gpud does not answer on {path}: waiting for it, or for its restart, up to"
+            " 6 s\n"
+            f"tessera: gpud has not answered on {path} for 6 s (TESSERA_WAIT_S): it hangs, or gets"
+            " too little CPU time; the program goes on without it\n"
+        )
+
+
+def test_programs_wait_for_a_gpud_that_hangs_until_it_is_restarted(environment, slices, tmp_path):
+    """In cuInit and for a new context."""
+    link = tmp_path / "MIG-0" / "s.sock"
+    real = Path(environment["TESSERA_SLICES_DIR"]) / slices[0] / "s.sock"
+    with imposter(tmp_path):
+        process = start(LATER, {**environment, "TESSERA_WAIT_S": "60"}, tmp_path)
+        waiting = f"tessera: gpud does not answer on {link}: waiting for it, or for its restart,"
+        assert process.stderr.readline() == f"{waiting} up to 60 s\n"
+        link.unlink()
+        link.symlink_to(real)
+    assert process.stdout.readline() == "0\n"
+    assert process.communicate("\n", timeout=60)[0] == "0\n"
+
+
 LATER = """
 from cuda.bindings import driver as d
 print(int(d.cuInit(0)[0]), flush=True)

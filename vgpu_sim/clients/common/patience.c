@@ -20,8 +20,14 @@ static bool is_in_pod(void) {
   return memcmp(tsr_config()->token, none, sizeof none) == 0;
 }
 
-static void log_waiting(const char *path, int limit_s, bool hung_up) {
-  if (hung_up)
+/* Why a program waits for gpud. */
+enum cause { NO_LISTENER, NO_REPORT, NO_REPLY };
+
+static void log_waiting(const char *path, int limit_s, enum cause cause) {
+  if (cause == NO_REPLY)
+    tsr_log("gpud does not answer on %s: waiting for it, or for its restart, up to %d s", path,
+            limit_s);
+  else if (cause == NO_REPORT)
     tsr_log("gpud does not serve %s: waiting for its restart, or for " AGENT " to report that this"
             " pod holds the slice, up to %d s",
             path, limit_s);
@@ -29,8 +35,12 @@ static void log_waiting(const char *path, int limit_s, bool hung_up) {
     tsr_log("gpud does not serve %s: waiting for its restart, up to %d s", path, limit_s);
 }
 
-static void log_gave_up(const char *path, int limit_s, bool hung_up) {
-  if (hung_up)
+static void log_gave_up(const char *path, int limit_s, enum cause cause) {
+  if (cause == NO_REPLY)
+    tsr_log("gpud has not answered on %s for %d s (TESSERA_WAIT_S): it hangs, or gets too little"
+            " CPU time; the program goes on without it",
+            path, limit_s);
+  else if (cause == NO_REPORT)
     tsr_log("gpud has not served %s for %d s (TESSERA_WAIT_S): " AGENT " does not run or is being"
             " replaced, and has not reported that this pod holds the slice; the program goes on"
             " without it",
@@ -54,22 +64,33 @@ static bool pause_until(struct tsr_patience *patience, int limit_s) {
   return true;
 }
 
-static bool wait_for(struct tsr_patience *patience, const char *path, bool hung_up) {
+static bool wait_for(struct tsr_patience *patience, const char *path, enum cause cause) {
   const int limit_s = tsr_config()->wait_s;
   if (limit_s == 0) return false;
-  if (!patience->logged) log_waiting(path, limit_s, hung_up);
+  if (!patience->logged) log_waiting(path, limit_s, cause);
   patience->logged = true;
   if (pause_until(patience, limit_s)) return true;
-  log_gave_up(path, limit_s, hung_up);
+  log_gave_up(path, limit_s, cause);
   return false;
 }
 
 bool tsr_patience_wait(struct tsr_patience *patience, const char *path) {
-  return wait_for(patience, path, false);
+  return wait_for(patience, path, NO_LISTENER);
 }
 
 bool tsr_patience_wait_for_agent(struct tsr_patience *patience, const char *path) {
-  return wait_for(patience, path, is_in_pod());
+  return wait_for(patience, path, is_in_pod() ? NO_REPORT : NO_LISTENER);
+}
+
+bool tsr_patience_wait_for_reply(struct tsr_patience *patience, const char *path, int waited_s) {
+  const int limit_s = tsr_config()->wait_s;
+  if (patience->begin_ns == 0) {
+    patience->begin_ns = tsr_now_ns() - (uint64_t)waited_s * NS_PER_S;
+    patience->pause_ms = FIRST_PAUSE_MS;
+  }
+  if (limit_s > waited_s) return wait_for(patience, path, NO_REPLY);
+  log_gave_up(path, waited_s, NO_REPLY); /* the request itself has taken longer than the limit */
+  return false;
 }
 
 bool tsr_patience_wait_for_function(struct tsr_patience *patience, const char *path) {
@@ -91,7 +112,12 @@ bool tsr_patience_wait_for_function(struct tsr_patience *patience, const char *p
 
 int tsr_connect_patiently(struct tsr_patience *patience, const char *path) {
   int connected;
-  do connected = tsr_connect(path);
-  while (tsr_is_absent(connected, path) && tsr_patience_wait(patience, path));
+  bool again;
+  do {
+    connected = tsr_connect(path);
+    again = tsr_is_silent(connected)
+                ? tsr_patience_wait_for_reply(patience, path, TSR_CONNECT_TIMEOUT_S)
+                : tsr_is_absent(connected, path) && tsr_patience_wait(patience, path);
+  } while (again);
   return connected;
 }

@@ -23,12 +23,16 @@ bool tsr_patience_wait(struct tsr_patience *patience, const char *path);
  * the agent. */
 bool tsr_patience_wait_for_agent(struct tsr_patience *patience, const char *path);
 
+/* The same, after gpud has not replied within `waited_s`, which count as a part of the wait. */
+bool tsr_patience_wait_for_reply(struct tsr_patience *patience, const char *path, int waited_s);
+
 /* The same, after hcad has answered EAGAIN to a request to open the function at `path`: hcad does
  * not know yet which pod holds the function, or has no tables that contain the pod. The wait is
  * logged only if it is long, because in a pod that has just started a short one is usual. */
 bool tsr_patience_wait_for_function(struct tsr_patience *patience, const char *path);
 
-/* Connect as tsr_connect does, but wait while the socket has no listener. */
+/* Connect as tsr_connect does, but wait while the socket has no listener, or the listener accepts
+ * no connection. */
 int tsr_connect_patiently(struct tsr_patience *patience, const char *path);
 
 #endif

@@ -9,8 +9,6 @@
 
 #include "config.h"
 
-enum { QUERY_TIMEOUT_S = 5 };
-
 static int by_name(const void *a, const void *b) {
   return strcmp(((const struct tsr_slice_name *)a)->text, ((const struct tsr_slice_name *)b)->text);
 }
@@ -52,6 +50,7 @@ enum tsr_outcome tsr_slice_query(const struct tsr_slice_name *name, uint32_t thr
                        config->slices_dir, name->text) >= sizeof slice->socket_path)
     return TSR_UNREACHABLE;
   const int socket = tsr_connect(slice->socket_path);
+  if (tsr_is_silent(socket)) return TSR_SILENT;
   if (socket < 0) return tsr_is_absent(socket, slice->socket_path) ? TSR_ABSENT : TSR_UNREACHABLE;
   tessera_hello hello = {.version_min = TESSERA_PROTOCOL_OLDEST,
                          .version_max = TESSERA_PROTOCOL_VERSION,
@@ -59,7 +58,7 @@ enum tsr_outcome tsr_slice_query(const struct tsr_slice_name *name, uint32_t thr
   memcpy(hello.token, config->token, sizeof hello.token);
   static struct tsr_reply reply;
   enum tsr_outcome outcome =
-      tsr_hello(socket, TESSERA_MESSAGE_TYPE_HELLO_QUERY, &hello, QUERY_TIMEOUT_S, &reply);
+      tsr_hello(socket, TESSERA_MESSAGE_TYPE_HELLO_QUERY, &hello, TSR_QUERY_TIMEOUT_S, &reply);
   close(socket);
   if (outcome != TSR_RECEIVED) return outcome;
   *status = reply.status;

@@ -5,7 +5,7 @@
 
 #include "transport.h"
 
-enum { TSR_MAX_SLICES = 512, TSR_SLICE_NAME_BYTES = 128, TSR_SOCKET_PATH_BYTES = 512 };
+enum { TSR_MAX_SLICES = 512, TSR_SLICE_NAME_BYTES = 128, TSR_SOCKET_PATH_BYTES = 512, TSR_QUERY_TIMEOUT_S = 5 };
 
 struct tsr_slice_name {
   char text[TSR_SLICE_NAME_BYTES];
@@ -21,7 +21,7 @@ int tsr_slices_list(struct tsr_slice_name *names);
 
 /* Request the description of a slice from gpud. `thread_share` is the share that the program
  * requests, as in tessera_hello. On TSR_RECEIVED `*status` is gpud's status; if that is 0, the
- * slice is filled in. Not thread-safe. */
+ * slice is filled in. TSR_SILENT: there was no reply within TSR_QUERY_TIMEOUT_S. Not thread-safe. */
 enum tsr_outcome tsr_slice_query(const struct tsr_slice_name *name, uint32_t thread_share,
                                  struct tsr_slice *slice, int32_t *status);
 

@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CONNECT_TIMEOUT_S = 5, FIRST_REQUEST = 1, MAX_PATH_BYTES = 512 };
+enum { FIRST_REQUEST = 1, MAX_PATH_BYTES = 512 };
 
 /* Open the folder of a socket; false where the path is too long. */
 static bool parent_of(const char *path, char *parent, size_t room) {
@@ -29,7 +29,7 @@ static int connect_to(const struct sockaddr_un *address) {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) return -errno;
   /* A full backlog must not block the caller. */
-  const struct timeval limit = {.tv_sec = CONNECT_TIMEOUT_S};
+  const struct timeval limit = {.tv_sec = TSR_CONNECT_TIMEOUT_S};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0) return fd;
   const int error = errno;
@@ -54,6 +54,8 @@ int tsr_connect(const char *path) {
   close(directory);
   return connected;
 }
+
+bool tsr_is_silent(int connected) { return connected == -EAGAIN; }
 
 bool tsr_is_absent(int connected, const char *path) {
   char parent[MAX_PATH_BYTES];

@@ -6,7 +6,7 @@
 
 #include "tessera_abi.h"
 
-enum { TSR_MAX_FDS = 5 };
+enum { TSR_MAX_FDS = 5, TSR_CONNECT_TIMEOUT_S = 5 };
 
 struct tsr_reply {
   int32_t status; /* 0: success; otherwise an error number of the requesting library */
@@ -31,6 +31,10 @@ int tsr_connect(const char *path);
 /* Whether a result of tsr_connect means that gpud is being restarted: `path` has no listener,
  * but its folder is still linked. A mount of a withdrawn slice shows a folder without links. */
 bool tsr_is_absent(int connected, const char *path);
+
+/* Whether a result of tsr_connect means that the listener has accepted no connection within
+ * TSR_CONNECT_TIMEOUT_S, and that its backlog is full. */
+bool tsr_is_silent(int connected);
 
 /* Send HELLO and wait `timeout_s` for the reply. */
 enum tsr_outcome tsr_hello(int socket, uint16_t type, const tessera_hello *hello, int timeout_s,

@@ -6,11 +6,13 @@ import resource
 import select
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from device_plugin.backends.administration import Administration
+from device_plugin.backends.presence import Presence
 from device_plugin.errors import DaemonError, DaemonUnreachable
 from support.processes.no_replies import NO_REPLIES
 
@@ -122,3 +124,29 @@ def test_a_daemon_that_was_started_again_costs_no_call(tmp_path: Path) -> None:
             assert select.select([client._connection], [], [], 30)[0]
         server.join(30)
         client.close()
+
+
+def test_a_request_to_a_daemon_that_hangs_ends_when_the_daemon_counts_as_lost(
+    tmp_path: Path,
+) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()  # the kernel accepts the connection
+        presence = Presence(1.5)
+        client = Echo(tmp_path / "socket", presence=presence)
+        begin = time.monotonic()
+        with pytest.raises(DaemonUnreachable, match="timed out"):
+            client.call("echo")
+        assert presence.is_lost
+        assert 1.4 <= time.monotonic() - begin < 10
+
+
+def test_the_time_of_requests_depends_on_the_daemons_last_answer() -> None:
+    now = [0.0]
+    presence = Presence(20.0, lambda: now[0])
+    limits = []
+    for now[0] in (0.0, 6.0, 19.5, 20.0, 100.0):
+        limits.append((presence.time_limit_s(), presence.is_lost))
+    assert limits == [(15.0, False), (14.0, False), (1.0, False), (5.0, True), (5.0, True)]
+    presence.record_answer()
+    assert not presence.is_lost

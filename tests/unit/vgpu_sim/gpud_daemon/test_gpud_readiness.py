@@ -1,15 +1,18 @@
 """A gpud's readiness file exists only while that gpud could serve at once."""
 
+import asyncio
 import dataclasses
+import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from vgpu_sim.gpud import command, preflight, readiness
+from vgpu_sim.gpud import command, heartbeat, preflight, readiness
 from vgpu_sim.gpud.devices import journal
 from vgpu_sim.gpud.errors import JournalError
 from vgpu_sim.gpud.limits import sharing
@@ -29,6 +32,31 @@ class Stop:
 sys.meta_path.insert(0, Stop())
 entry.main()
 """
+
+
+def test_the_readiness_file_is_kept_fresh_only_while_the_loop_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "_BEAT_SECONDS", 0.01)
+    ready = tmp_path / "ready"
+
+    def age_s() -> float:
+        return time.time() - ready.stat().st_mtime
+
+    async def scenario() -> None:
+        heart = asyncio.create_task(heartbeat.keep_fresh(ready))
+        await asyncio.sleep(0.05)
+        assert not ready.exists()  # gpud is not ready yet
+        readiness.announce(ready)
+        os.utime(ready, (1, 1))
+        await asyncio.sleep(0.05)
+        assert age_s() < 10
+        os.utime(ready, (1, 1))
+        time.sleep(0.05)  # noqa: ASYNC251 - the loop hangs
+        assert age_s() > 10
+        heart.cancel()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("together", [True, False])

@@ -136,13 +136,18 @@ static enum tsr_outcome greet_once(struct tsr_context *context, struct tsr_patie
 
 /* Repeat the HELLO, to the same gpud or its successor, for as long as the client waits for a
  * restart: instead of replying, a gpud that ends, or that lacks a report it needs, closes the
- * connection. */
+ * connection, and one that hangs is silent until it is ended. */
 static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
+  const char *path = context->device->slice.socket_path;
   struct tsr_patience patience = {0};
   enum tsr_outcome outcome;
-  do outcome = greet_once(context, &patience, reply);
-  while (outcome == TSR_CLOSED &&
-         tsr_patience_wait_for_agent(&patience, context->device->slice.socket_path));
+  bool again;
+  do {
+    outcome = greet_once(context, &patience, reply);
+    again = (outcome == TSR_CLOSED && tsr_patience_wait_for_agent(&patience, path)) ||
+            (outcome == TSR_SILENT &&
+             tsr_patience_wait_for_reply(&patience, path, CONTEXT_TIMEOUT_S));
+  } while (again);
   const CUresult result = tsr_hello_result(outcome, reply->status);
   return result == CUDA_ERROR_NO_DEVICE ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
 }

@@ -31,6 +31,7 @@ struct look {
   char absent[TSR_SOCKET_PATH_BYTES];  /* a socket without a listener; empty: none */
   /* a socket on which gpud closed the connection before it replied */
   char hung_up[TSR_SOCKET_PATH_BYTES];
+  char silent[TSR_SOCKET_PATH_BYTES]; /* a socket on which gpud does not reply */
 };
 
 /* Query all slices. One gpud serves them all, so if it does not respond, only the first query
@@ -191,6 +192,8 @@ static CUresult make_devices(const struct found *all, const int *order, int visi
         memcpy(look->absent, one->slice.socket_path, sizeof look->absent);
       if (one->outcome == TSR_CLOSED)
         memcpy(look->hung_up, one->slice.socket_path, sizeof look->hung_up);
+      if (one->outcome == TSR_SILENT && one->slice.socket_path[0])
+        memcpy(look->silent, one->slice.socket_path, sizeof look->silent);
       if (one->result != CUDA_ERROR_NO_DEVICE) why = one->result;
     } else if (one->slice.info.is_mig) {
       tsr_device_count = 0;
@@ -237,6 +240,8 @@ static CUresult discover(struct tsr_slice_name *names) {
     if (result != CUDA_ERROR_NO_DEVICE) break;
     if (look.hung_up[0] && !retried)
       again = retried = true; /* try once more at once: often gpud has just ended */
+    else if (look.silent[0])
+      again = tsr_patience_wait_for_reply(&patience, look.silent, TSR_QUERY_TIMEOUT_S);
     else if (look.absent[0] || look.hung_up[0])
       again = tsr_patience_wait(&patience, look.absent[0] ? look.absent : look.hung_up);
   } while (again);

@@ -11,7 +11,7 @@
 #include "config.h"
 #include "transport.h"
 
-enum { TIMEOUT_S = 10, REQUEST_NUMBER = 1 };
+enum { REQUEST_NUMBER = 1 };
 
 static uint8_t packet[sizeof(tessera_header) + TESSERA_MAX_REPORT_BYTES + 1];
 
@@ -62,20 +62,20 @@ static bool read_report(const uint8_t *payload, size_t bytes, struct tsr_report 
 }
 
 static nvmlReturn_t exchange(int socket, const tessera_management_request *request,
-                             struct tsr_report *report, bool *hung_up) {
-  const struct timeval limit = {.tv_sec = TIMEOUT_S};
+                             struct tsr_report *report, bool *absent) {
+  const struct timeval limit = {.tv_sec = TSR_REPORT_TIMEOUT_S};
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   if (!tsr_send(socket, TESSERA_MESSAGE_TYPE_MANAGEMENT, REQUEST_NUMBER, request, sizeof *request,
                 -1)) {
-    *hung_up = errno == EPIPE || errno == ECONNRESET;
+    *absent = errno == EPIPE || errno == ECONNRESET;
     return NVML_ERROR_UNKNOWN;
   }
   ssize_t got; /* recv() without a control buffer receives no descriptors */
   do got = recv(socket, packet, sizeof packet, 0);
   while (got < 0 && errno == EINTR);
-  *hung_up = got == 0 || (got < 0 && errno == ECONNRESET);
-  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? NVML_ERROR_TIMEOUT
-                                                              : NVML_ERROR_UNKNOWN;
+  const bool is_silent = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  *absent = got == 0 || is_silent || (got < 0 && errno == ECONNRESET);
+  if (got < 0) return is_silent ? NVML_ERROR_TIMEOUT : NVML_ERROR_UNKNOWN;
   tessera_header header;
   if ((size_t)got < sizeof header || (size_t)got == sizeof packet) return NVML_ERROR_UNKNOWN;
   memcpy(&header, packet, sizeof header);

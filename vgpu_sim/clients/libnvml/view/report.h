@@ -7,6 +7,8 @@
 #include "nvml_types.h"
 #include "tessera_abi.h"
 
+enum { TSR_REPORT_TIMEOUT_S = 10 };
+
 /* The records of one REPORT; they point into the packet received last. */
 struct tsr_report {
   tessera_management_report head;
@@ -19,7 +21,7 @@ void tsr_request_begin(tessera_management_request *request, uint32_t operation);
 
 /* Send a request to the socket at `path`. `*absent` is set if no gpud serves it at the moment:
  * the folder exists but the socket has no listener, or the listener closed the connection before
- * it replied. On NVML_SUCCESS the report is complete and its counts are valid. The caller holds
+ * it replied, or has not replied within TSR_REPORT_TIMEOUT_S (NVML_ERROR_TIMEOUT). On NVML_SUCCESS the report is complete and its counts are valid. The caller holds
  * the view. */
 nvmlReturn_t tsr_ask(const char *path, const tessera_management_request *request,
                      struct tsr_report *report, bool *absent);

@@ -193,6 +193,7 @@ static nvmlReturn_t ask_slices(const struct tsr_sources *sources, struct tsr_vie
     else if (result != NVML_ERROR_DRIVER_NOT_LOADED)
       why = result;
     if (is_absent && !any) *absent = path;
+    if (result == NVML_ERROR_TIMEOUT) break; /* one gpud serves all slices */
   }
   return any ? NVML_SUCCESS : why;
 }

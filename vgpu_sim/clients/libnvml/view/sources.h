@@ -15,8 +15,8 @@ struct tsr_sources {
 /* Look for TESSERA_MANAGEMENT_SOCKET, then for slices, then for the socket of the node's gpud. */
 void tsr_sources_find(struct tsr_sources *sources);
 
-/* Query all sources and join their reports. DRIVER_NOT_LOADED: there was no reply; `*absent` is
- * then a socket whose gpud may be restarting, or NULL. The caller holds the view. */
+/* Query all sources and join their reports. DRIVER_NOT_LOADED or TIMEOUT: there was no reply; `*absent`
+ * is then a socket whose gpud may be restarting, or NULL. The caller holds the view. */
 nvmlReturn_t tsr_sources_ask(const struct tsr_sources *sources, struct tsr_view *view,
                              const char **absent);
 

@@ -35,6 +35,12 @@ __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
+static bool wait_for(struct tsr_patience *patience, const char *path, nvmlReturn_t result) {
+  return result == NVML_ERROR_TIMEOUT
+             ? tsr_patience_wait_for_reply(patience, path, TSR_REPORT_TIMEOUT_S)
+             : tsr_patience_wait(patience, path);
+}
+
 static nvmlReturn_t refresh(bool patient) {
   struct tsr_patience patience = {0};
   tsr_sources_find(&sources);
@@ -48,7 +54,7 @@ static nvmlReturn_t refresh(bool patient) {
       refreshed_ns = tsr_now_ns();
       return NVML_SUCCESS;
     }
-    if (!absent || !patient || !tsr_patience_wait(&patience, absent)) return result;
+    if (!absent || !patient || !wait_for(&patience, absent, result)) return result;
   }
 }
 
