@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Never
 
 from device_plugin.agent import health, libraries
@@ -16,7 +16,7 @@ from device_plugin.agent.events import EventFollower
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.leaving import departure
-from device_plugin.agent.loop import Agent
+from device_plugin.agent.loop import GPUD_LOST_S, Agent
 from device_plugin.agent.offer_record import OfferRecord
 from device_plugin.agent.orphans import Orphans
 from device_plugin.agent.passes import Pulse
@@ -28,8 +28,11 @@ from device_plugin.agent.tables import TableCarrier
 from device_plugin.backends.gpud import Gpud
 from device_plugin.backends.hcad import Hcad
 from device_plugin.backends.linkd import Linkd
+from device_plugin.backends.presence import Presence
 from device_plugin.config import Settings
 from device_plugin.dp.link import Link
+from device_plugin.dp.linked_sides import LinkedSides
+from device_plugin.dp.meeting import Meeting
 from device_plugin.dra.publisher import Publisher
 from device_plugin.inventory.functions import functions_of
 from device_plugin.kube.claims import ClaimsKube
@@ -47,7 +50,7 @@ _LINKD_S = 2.0  # linkd's limit for loading rules, while the engine waits
 _log = logging.getLogger(__name__)
 
 
-def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None]) -> Never:
+def run(settings: Settings, meeting: Meeting, key: bytes, beat: Callable[[], None]) -> Never:
     """Run all threads of the agent until SIGTERM, and then end the process.
 
     While the agent is alive, ``beat`` is called every few seconds.
@@ -64,7 +67,8 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     # one client, because each client reads all trusted certificates
     kube = ClaimsKube(settings.node_name)
     wake = threading.Event()
-    gpud = Gpud(settings.gpud_socket)
+    presence = Presence(GPUD_LOST_S)
+    gpud = Gpud(settings.gpud_socket, presence=presence)
     reservations = Reservations(settings.cdi_dir, kube, wake.set)
     pods = PodResources(
         settings.pod_resources_socket,
@@ -75,7 +79,8 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     holders = Holders(pods, gpud, settings.pod_name)
     notices = Notices(kube)
     directory = libraries.install(settings.libraries_dir)
-    kubelet_side = Link(address, key)
+    links = [Link(address, key) for address in meeting.addresses]
+    kubelet_side = LinkedSides(links)
     functions = functions_of(settings.node_name, settings.hcas, settings.hca_dir)
     hcad = Hcad(settings.hcad_socket)
     binder = FunctionBinder(functions, settings.hcas.rate_gbps, hcad, holders, kube, notices)
@@ -95,9 +100,16 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
         Rivals(pods, notices),
         kube.node_status,
         record=OfferRecord(settings.offer_record, settings.node_name),
+        presence=presence,
     )
     metrics = METRICS if settings.metrics else None
-    probes = health.server(settings.health_port, agent.pulse, metrics=metrics)
+    alive = meeting.alive_file(standby=False)
+    probes = health.server(
+        settings.health_port,
+        agent.pulse,
+        metrics=metrics,
+        supervisor_silent_s=lambda: time.time() - alive.stat().st_mtime,
+    )
 
     threading.excepthook = _die
 
@@ -106,7 +118,8 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
         binder.expect_allocation()
 
     follower = EventFollower(gpud, holders, notices, wake.set, reservations.read_again)
-    _start("kubelet-side", lambda: kubelet_side.follow(on_allocation))
+    for link in links:
+        _start("kubelet-side", partial(link.follow, on_allocation))
     _start("gpud-events", follower.run)
     _start("pod-events", notices.run)
     _start("gpu-watch", gpus.run)

@@ -5,6 +5,9 @@ two running. It starts no thread, so that it can fork at any time, and the other
 memory of what is imported here. The second process serves the kubelet and does nothing else:
 while it lives the kubelet continues to admit pods. The third process is the agent, a client of
 gpud and the API server, which may end, hang and be restarted.
+
+The pod's second container has only a supervisor and a process that stands by to serve the
+kubelet: it begins when the other container's process ends, however it ends (ADR 222).
 """
 
 import ctypes
@@ -14,7 +17,6 @@ import mmap
 import multiprocessing
 import os
 import re
-import secrets
 import signal
 import sys
 import tempfile
@@ -27,11 +29,14 @@ from types import FrameType
 
 from device_plugin import agent_process, config, kubelet_process
 from device_plugin.config import Settings
+from device_plugin.dp.meeting import Meeting
 from device_plugin.errors import AgentError
 
-_FIRST_PAUSE_S = 0.2
+_FIRST_PAUSE_S = 0.2  # before the second restart of a process that ends soon after its start
 _LONGEST_PAUSE_S = 10.0
 _STEADY_S = 30.0  # a process that lived this long is restarted at once
+KUBELET_SIDE_HUNG_AFTER_S = 10.0  # the kubelet waits for it without limit, with all its pods
+_OVERSLEPT_S = 2.0  # a supervisor that sleeps so much too long was itself stopped or starved
 HUNG_AFTER_S = 30.0  # the liveness probe ends the container after 40 at the earliest
 SETTLED_S = 300.0  # longer than it takes to detect that a loop hangs in its first pass
 _LEAVE_S = 30.0  # the kubelet allows the pod 40 seconds
@@ -46,8 +51,9 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         settings = config.from_environment()
-        with tempfile.TemporaryDirectory(prefix="tessera-agent-") as directory:
-            status = Supervisor(settings, Path(directory) / "link").run()
+        with tempfile.TemporaryDirectory(prefix="tessera-agent-") as own:
+            directory = settings.link_dir or Path(own)
+            status = Supervisor(settings, directory).run()
     except (AgentError, OSError, ValueError) as err:
         sys.exit(f"tessera-device-plugin: {err}")
     sys.exit(status)
@@ -56,71 +62,91 @@ def main() -> None:
 class Supervisor:
     """Starts the agent's process and the one that serves the kubelet; restarts them if needed.
 
-    A process is restarted if it ends or hangs. Single-threaded.
+    A process is restarted if it ends or hangs. In the container that stands by, there is no agent.
+    Single-threaded.
     """
 
     def __init__(
         self,
         settings: Settings,
-        address: Path,
+        directory: Path,
         hung_after_s: float = HUNG_AFTER_S,
         settled_s: float = SETTLED_S,
+        side_hung_after_s: float = KUBELET_SIDE_HUNG_AFTER_S,
     ) -> None:
-        key = secrets.token_bytes(32)
+        """Initialize; ``directory`` is shared with the pod's other container."""
+        meeting = Meeting(directory)
+        key = meeting.key()
+        address = meeting.address(standby=settings.standby)
+        address.unlink(missing_ok=True)
         self._settled_s = settled_s
+        self._alive = meeting.alive_file(standby=settings.standby)
         self._listener = listener = Listener(str(address), authkey=key)
-        self._beats, beat = multiprocessing.Pipe(duplex=False)
         self._stop, self._stop_writer = multiprocessing.Pipe(duplex=False)
         self._kubelet = ChildProcess(
-            "tessera-kubelet", lambda: kubelet_process.run(settings, listener)
+            "tessera-standby",
+            lambda beat: kubelet_process.run(settings, listener, meeting, beat),
+            side_hung_after_s,
         )
-        self._agent = ChildProcess(
-            "tessera-agent",
-            lambda: agent_process.run(settings, address, key, lambda: beat.send(None)),
-            hung_after_s,
-        )
-        self._worked = False
+        self._agent = None
+        if not settings.standby:
+            self._agent = ChildProcess(
+                "tessera-agent",
+                lambda beat: agent_process.run(settings, meeting, key, beat),
+                hung_after_s,
+            )
 
     def run(self) -> int:
-        """Run both processes until SIGTERM, and return 0.
+        """Run the processes until SIGTERM, and return 0.
 
         Return 1 if the agent ends before its first heartbeat, or hangs soon after its start.
         """
         _keep_memory_shared()
         with self._listener:
-            return self._keep_both()
+            return self._keep_all()
 
-    def _keep_both(self) -> int:
+    def _keep_all(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop_requested)
-        kept = (self._kubelet, self._agent)
+        children = [self._kubelet] if self._agent is None else [self._kubelet, self._agent]
         while True:
-            due = self._kubelet.start_if_due(), self._agent.start_if_due(again=self._worked)
-            pauses = [pause for pause in due if pause is not None]
-            running = [one.sentinel for one in kept if one.sentinel]
-            wait([*running, self._stop, self._beats], min(pauses, default=None))
+            self._alive.touch()
+            due = [self._kubelet.start_if_due()]
+            if self._agent is not None:
+                due.append(self._agent.start_if_due(again=self._agent.has_worked))
+            pause_s = min((pause for pause in due if pause is not None), default=None)
+            running = [child.sentinel for child in children if child.sentinel]
+            began = time.monotonic()
+            wait([*running, self._stop, *(child.beats for child in children)], pause_s)
+            overslept = time.monotonic() - began - (pause_s or 0.0) > _OVERSLEPT_S
             if self._stop.poll():
-                self._agent.end(_LEAVE_S)  # it shuts down while the kubelet is still served
+                if self._agent is not None:
+                    self._agent.end(_LEAVE_S)  # it shuts down while the kubelet is still served
                 self._kubelet.end(_LEAVE_S)
                 return 0
-            while self._beats.poll():
-                self._beats.recv()
-                self._agent.record_heartbeat()
-                self._worked = True
-            if (self._agent.has_ended and not self._worked) or self._hangs_for_good():
+            for child in children:
+                child.receive_heartbeats()
+                if overslept:
+                    child.record_heartbeat()
+            if self._kubelet.hangs:
+                _log.error("the process that serves the kubelet sends no heartbeat")
+                self._kubelet.end(0)
+            if self._agent is not None and self._ends_for_good(self._agent):
                 self._kubelet.end(_LEAVE_S)
                 return 1
 
-    def _hangs_for_good(self) -> bool:
-        """End an agent that hangs; return whether a new one would hang, too.
+    def _ends_for_good(self, agent: "ChildProcess") -> bool:
+        """End an agent that hangs; return whether a new one would fail or hang, too.
 
         An agent that hangs soon after its start waits for something outside the process.
         """
-        if not self._agent.hangs:
+        if agent.has_ended and not agent.has_worked:
+            return True
+        if not agent.hangs:
             return False
         _log.error("the agent sends no heartbeat")
-        self._agent.end(0)
-        return self._agent.age_s < self._settled_s
+        agent.end(0)
+        return agent.age_s < self._settled_s
 
     def _stop_requested(self, number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -153,17 +179,20 @@ def _keep_memory_shared() -> None:
 class ChildProcess:
     """A child process that is restarted after it ends.
 
-    The pause before a restart grows while the process ends soon after each start. The process
-    ``hangs`` if it has sent no heartbeat for ``hung_after_s`` seconds; if that is None,
-    heartbeats are not checked.
+    The first restart is immediate. The pause before further ones grows while the process ends soon
+    after each start. The process ``hangs`` if it has sent no heartbeat for ``hung_after_s``
+    seconds.
     """
 
     def __init__(
-        self, name: str, body: Callable[[], None], hung_after_s: float | None = None
+        self, name: str, body: Callable[[Callable[[], None]], None], hung_after_s: float
     ) -> None:
+        """Initialize; ``body`` gets the function that sends a heartbeat."""
         self._name = name
         self._body = body
         self._hung_after_s = hung_after_s
+        self.beats, self._beat = multiprocessing.Pipe(duplex=False)
+        self.has_worked = False
         self._heartbeat_at = 0.0
         self._process: BaseProcess | None = None
         self._started_at = 0.0
@@ -180,8 +209,15 @@ class ChildProcess:
         """Return whether the process was started and has ended."""
         return self._process is not None and self._process.exitcode is not None
 
+    def receive_heartbeats(self) -> None:
+        """Record the heartbeats that the process has sent."""
+        while self.beats.poll():
+            self.beats.recv()
+            self.record_heartbeat()
+            self.has_worked = True
+
     def record_heartbeat(self) -> None:
-        """Record that the process has just sent a heartbeat."""
+        """Record that the process counts as alive now."""
         self._heartbeat_at = time.monotonic()
 
     @property
@@ -194,7 +230,7 @@ class ChildProcess:
         """Return whether the process runs, but its last heartbeat is too old."""
         silent_s = time.monotonic() - self._heartbeat_at
         runs = self._process is not None and not self.has_ended
-        return runs and self._hung_after_s is not None and silent_s >= self._hung_after_s
+        return runs and silent_s >= self._hung_after_s
 
     def start_if_due(self, *, again: bool = True) -> float | None:
         """Start the process if it is due.
@@ -220,12 +256,13 @@ class ChildProcess:
                 return self._due_at - now
             self._started_at = self._heartbeat_at = now
             self._process = _fork.Process(
-                target=_be_child, args=(os.getpid(), self._name, self._body)
+                target=_be_child, args=(os.getpid(), self._name, self._run_body)
             )
             self._process.start()
-        if self._hung_after_s is None:
-            return None
         return max(0.0, self._heartbeat_at + self._hung_after_s - now)
+
+    def _run_body(self) -> None:
+        self._body(lambda: self._beat.send(None))
 
     def end(self, within_s: float) -> None:
         """Send SIGTERM to the process; kill it if it does not end within ``within_s`` seconds."""

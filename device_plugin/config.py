@@ -121,6 +121,10 @@ class Settings:
     libraries_dir: Path = environment_field(
         "TESSERA_LIBRARIES_DIR", Path, Path("/var/lib/tessera/lib")
     )
+    link_dir: Path | None = environment_field("TESSERA_LINK_DIR", Path, None, empty_is_unset=True)
+    """A directory that the pod's containers share; None: the process makes one for itself."""
+    standby: bool = environment_field("TESSERA_STANDBY", _is_true, default=False)
+    """Whether this container only stands by to serve the kubelet."""
     resource_prefix: str = environment_field("TESSERA_RESOURCE_PREFIX", default="gpu.tessera.dev")
     use_cdi: bool = environment_field("TESSERA_DEVICE_LIST_STRATEGY", _is_cdi, default=True)
     budget: str = environment_field("TESSERA_NODE_BUDGET", default="0", empty_is_unset=True)
@@ -186,6 +190,11 @@ class Settings:
     def device_plugins_dir(self) -> Path:
         """Return the directory of the kubelet's device manager: its socket and checkpoint."""
         return self.kubelet_dir / "device-plugins"
+
+    @property
+    def kubelet_socket(self) -> Path:
+        """Return the socket at which the kubelet registers device plugins."""
+        return self.device_plugins_dir / "kubelet.sock"
 
     @property
     def plugins_dir(self) -> Path:

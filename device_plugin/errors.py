@@ -71,8 +71,16 @@ class PodResourcesError(AgentError):
     """The kubelet's pod resources socket did not answer."""
 
 
+class RegistrationError(AgentError):
+    """The kubelet did not register a resource."""
+
+
 class KubeletSideLost(AgentError):
-    """The process that serves the kubelet did not answer."""
+    """There is no connection to a process that serves the kubelet, or it was lost."""
+
+
+class KubeletSideSilent(KubeletSideLost):
+    """A process that serves the kubelet accepted a request, and did not answer it."""
 
 
 class ClusterError(AgentError):

@@ -1,10 +1,14 @@
 """The process that serves the kubelet: extended resources and ResourceClaims."""
 
+import logging
 import os
 import signal
 import threading
+import time
+from collections.abc import Callable
 from multiprocessing.connection import Listener
-from typing import Never
+from pathlib import Path
+from typing import Final, Never
 
 from device_plugin.agent import libraries
 from device_plugin.agent.reporting.notices import Notices
@@ -14,6 +18,8 @@ from device_plugin.config import Settings
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.kubelet_side import KubeletServer
 from device_plugin.dp.link import LinkServer
+from device_plugin.dp.meeting import Meeting
+from device_plugin.dp.registrar import Registrar
 from device_plugin.dp.resources import Resources
 from device_plugin.dra.health import HealthService
 from device_plugin.dra.preparing import Preparer
@@ -24,11 +30,20 @@ from device_plugin.kube.claims import Claim, ClaimsKube
 from gpu_operator.api.claim_devices import DRIVER
 from gpu_operator.api.v1alpha1.base import Reason
 
+_log = logging.getLogger(__name__)
+_BEAT_S: Final = 1.0
+_LOCK_S: Final = 5.0
 
-def run(settings: Settings, listener: Listener) -> Never:
+
+def run(
+    settings: Settings, listener: Listener, meeting: Meeting, beat: Callable[[], None]
+) -> Never:
     """Serve this node's resources to the kubelet until SIGTERM, and then end the process.
 
-    Raises OSError if the registry cannot be used.
+    While another process serves, this one only records the agent's calls. ``beat`` is called every
+    second.
+
+    Raises OSError if the agent's calls cannot be received.
     """
     # a terminal's Ctrl-C: the supervisor stops this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -36,34 +51,69 @@ def run(settings: Settings, listener: Listener) -> Never:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.excepthook = _die
     woken = threading.Event()
+    health = HealthService(settings.node_name)
 
     def resources(allocations: Allocations) -> Resources:
         return Resources(
-            settings.registry_dir,
+            settings.plugins_dir / DRIVER,
             settings.pod_name,
             (*(f"{settings.resource_prefix}/{name}" for name in ("mig-*", "gpu")), RESOURCE),
             settings.use_cdi,
             allocations,
-            woken.set,
+            refresh,
         )
 
-    health = HealthService(settings.node_name)
-    server = KubeletServer(resources, settings.listed_within_s, health.update)
-    driver = _dra_driver(settings, health, woken) if settings.dra else None
-    if driver is not None:
-        driver.start()
+    def refresh() -> None:
+        registrar.wake()
+        woken.set()
 
+    server = KubeletServer(resources, settings.listed_within_s, health.update)
+    registrar = Registrar(settings.kubelet_socket, server.disconnected)
+    preparer, driver = _dra_driver(settings, health, woken) if settings.dra else (None, None)
     link = LinkServer(listener, server, woken)
-    threading.Thread(target=link.run, name="link", daemon=True).start()
+    active = threading.Event()
+
+    def take_turn() -> None:
+        meeting.wait_for_turn()
+        # The name of the process, whichever thread writes it.
+        Path("/proc/self/comm").write_text("tessera-kubelet", encoding="ascii")
+        active.set()
+        try:
+            server.activate()
+        except OSError as err:
+            _log.warning("not all resources are served yet: %s", err)
+        if preparer is not None and driver is not None:
+            preparer.refresh_files()
+            driver.start()
+        woken.set()
+        registrar.run()
+
+    _start("link", link.run)
+    _start("turn", take_turn)
+    _start("heart", lambda: _give_signs_of_life(server, beat))
     signal.sigwait({signal.SIGTERM})
-    left = driver.begin_stop() if driver is not None else None
+    stops = driver is not None and active.is_set()
+    wait_for_driver = driver.begin_stop() if driver is not None and stops else None
     server.stop()
-    if left is not None:
-        left()
+    if wait_for_driver is not None:
+        wait_for_driver()
     os._exit(0)  # no thread needs a larger stack
 
 
-def _dra_driver(settings: Settings, health: HealthService, woken: threading.Event) -> DraServer:
+def _give_signs_of_life(server: KubeletServer, beat: Callable[[], None]) -> Never:
+    while True:
+        if server.is_responsive(_LOCK_S):
+            beat()
+        time.sleep(_BEAT_S)
+
+
+def _start(name: str, body: Callable[[], None]) -> None:
+    threading.Thread(target=body, name=name, daemon=True).start()
+
+
+def _dra_driver(
+    settings: Settings, health: HealthService, woken: threading.Event
+) -> tuple[Preparer, DraServer]:
     """Make the DRA driver, which has its own connections to gpud and the API server.
 
     With its own connections, it can prepare claims of pods while the agent is still starting.
@@ -82,8 +132,7 @@ def _dra_driver(settings: Settings, health: HealthService, woken: threading.Even
         claims.notify,
         woken.set,
     )
-    preparer.refresh_files()
-    return DraServer(
+    return preparer, DraServer(
         DraService(preparer),
         health,
         settings.registry_dir,

@@ -6,6 +6,7 @@ the start. It connects at once to a plugin that registers. It queries each socke
 ``plugins_registry`` for the plugin's name.
 """
 
+import os
 import re
 import socket
 import stat
@@ -131,10 +132,10 @@ class SimulatedKubelet:
             problem = f"version {request.version!r} is not {VERSION}"
         elif not is_extended_resource(request.resource_name):
             problem = f"{request.resource_name!r} is not the name of an extended resource"
-        elif "/" in request.endpoint or not request.endpoint:
-            problem = f"endpoint {request.endpoint!r} is not a file of device-plugins"
+        elif not request.endpoint or request.endpoint.startswith("/"):
+            problem = f"endpoint {request.endpoint!r} is not relative to device-plugins"
         else:
-            endpoint = self.device_plugins / request.endpoint
+            endpoint = Path(os.path.normpath(self.device_plugins / request.endpoint))
             options = request.options if request.HasField("options") else None
             problem = self._connect(request.resource_name, endpoint, options)
         if problem:

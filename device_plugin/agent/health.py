@@ -11,12 +11,17 @@ from device_plugin.agent.passes import Pulse
 from device_plugin.serving import Answer
 
 STALE_AFTER_S = 120.0
+SUPERVISOR_SILENT_S = 30.0  # it writes a heartbeat every second
 
 
-def evaluate_probe(path: str, pulse: Pulse, now: float) -> tuple[int, str]:
+def evaluate_probe(
+    path: str, pulse: Pulse, now: float, supervisor_silent_s: float = 0.0
+) -> tuple[int, str]:
     """Return the HTTP status and text with which to answer a probe.
 
-    A loop that cannot reach gpud or the API server counts as alive: a restart would not help it.
+    ``supervisor_silent_s`` is the time since the last heartbeat of the container's supervisor,
+    without which no process is restarted. A loop that cannot reach gpud or the API server counts
+    as alive: a restart would not help it.
     """
     match path:
         case "/healthz" | "/livez":
@@ -25,6 +30,8 @@ def evaluate_probe(path: str, pulse: Pulse, now: float) -> tuple[int, str]:
             moment, what = pulse.succeeded, "succeeded"
         case _:
             return 404, "probes: /healthz, /readyz\n"
+    if supervisor_silent_s > SUPERVISOR_SILENT_S:
+        return 503, f"the supervisor has done nothing for {supervisor_silent_s:.0f} s\n"
     if moment is None:
         return 503, f"no pass has {what} yet\n"
     age_s = now - moment
@@ -38,6 +45,7 @@ def server(
     pulse: Pulse,
     clock: Callable[[], float] = time.monotonic,
     metrics: Collector | None = None,
+    supervisor_silent_s: Callable[[], float] = lambda: 0.0,
 ) -> http.server.ThreadingHTTPServer:
     """Return a server for the probes, bound to ``port`` (0: any) on all addresses.
 
@@ -50,6 +58,6 @@ def server(
     def answer(path: str, accept: str) -> Answer:
         if path == "/metrics" and metrics is not None:
             return serving.exposition(metrics, accept)
-        return serving.text(*evaluate_probe(path, pulse, clock()))
+        return serving.text(*evaluate_probe(path, pulse, clock(), supervisor_silent_s()))
 
     return serving.server(port, answer)

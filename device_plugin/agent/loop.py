@@ -23,12 +23,14 @@ from device_plugin.agent.offering import Offering
 from device_plugin.agent.passes import Pass, Pulse
 from device_plugin.agent.reporting.clocks import Clocks
 from device_plugin.agent.reporting.healths import Healths
+from device_plugin.agent.reporting.kubelet_side_loss import KubeletSideLoss
 from device_plugin.agent.reporting.notices import Notices
 from device_plugin.agent.reporting.reporter import Refusals, Reporter
 from device_plugin.agent.reporting.rivals import Rivals
 from device_plugin.agent.steps import Steps, plan_steps
 from device_plugin.agent.withdrawals import Withdrawals
 from device_plugin.backends.gpud import Gpud
+from device_plugin.backends.presence import Presence
 from device_plugin.config import Settings
 from device_plugin.dp.kubelet_side import KubeletSide
 from device_plugin.errors import (
@@ -36,6 +38,7 @@ from device_plugin.errors import (
     ClusterError,
     GpudError,
     GpudUnreachable,
+    KubeletSideLost,
     PodResourcesError,
 )
 from device_plugin.inventory.model import Gpu, Inventory, MigSlice, mark_all_unhealthy
@@ -50,7 +53,7 @@ from mig import planner
 _RESYNC_S = 5.0
 _UNSETTLED_S = 1.0
 _MIN_INTERVAL_S = 0.5  # between passes, however often the loop is woken
-_GPUD_LOST_S = 20.0  # longer than a restart of gpud takes
+GPUD_LOST_S = 20.0  # longer than a restart of gpud takes
 _log = logging.getLogger(__name__)
 
 
@@ -73,6 +76,7 @@ class Agent:
         node_status: Callable[[], NodeStatus] | None = None,
         clock: Callable[[], float] = lambda: time.monotonic(),
         record: OfferRecord | None = None,
+        presence: Presence | None = None,
     ) -> None:
         self._rivals = rivals
         self._binder = binder
@@ -95,7 +99,8 @@ class Agent:
         self._objects: Sequence[GpuObject] | None = None  # None: the API server has never answered
         self._configured: object = None
         self._inventory: Inventory | None = None
-        self._gpud_seen_at = time.monotonic()
+        self._side_loss = KubeletSideLoss(self._reporter, gpu_objects, clock)
+        self._presence = presence or Presence(GPUD_LOST_S)
         self._leaving, self._left = threading.Event(), threading.Event()
         self.served = frozenset[str]()  # resources whose devices are listed; set by each pass
         self.pulse = Pulse()
@@ -158,9 +163,13 @@ class Agent:
         try:
             settled = self.reconcile()
             self.pulse.succeeded = time.monotonic()
+            self._side_loss.clear()
         except GpudUnreachable as err:
             _log.warning("will retry: %s", err)
             self._without_gpud(str(err))
+        except KubeletSideLost as err:
+            _log.warning("will retry: %s", err)
+            self._side_loss.report(err)
         except (AgentError, OSError) as err:
             _log.warning("will retry: %s", err)
         else:
@@ -239,7 +248,8 @@ class Agent:
         """Inject the faults that GPU objects request, and record that gpud answered."""
         objects = self._objects or ()
         this.faults = faults.carry_out_all(self._gpud, objects, this.inventory, this.refused)
-        self._inventory, self._gpud_seen_at = this.inventory, time.monotonic()
+        self._inventory = this.inventory
+        self._presence.record_answer()
 
     def _forget_devices(self, this: Pass) -> None:
         """Collect the node's devices, and make the kubelet's side forget all others."""
@@ -372,7 +382,7 @@ class Agent:
 
     def _without_gpud(self, message: str) -> None:
         """Mark the node's slices unhealthy if gpud has been away for too long."""
-        if time.monotonic() - self._gpud_seen_at < _GPUD_LOST_S:
+        if not self._presence.is_lost:
             return
         if self._inventory is not None:
             self._inventory = mark_all_unhealthy(self._inventory, message)

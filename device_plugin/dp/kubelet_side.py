@@ -1,6 +1,7 @@
 """All services for the kubelet, and the calls with which the reconcile loop controls them.
 
-The services run in a separate process. While its streams are open the kubelet continues to admit
+The services run in a separate process; another process stands by, receives the same calls, and
+begins to serve when that one ends. While its streams are open the kubelet continues to admit
 pods, also while the agent restarts. Slices for which an agent forbade allocation, and which it
 did not destroy, may be allocated again when the next agent connects.
 """
@@ -8,6 +9,7 @@ did not destroy, may be allocated again when the next agent connects.
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from device_plugin.config import LISTED_WITHIN_S
@@ -52,6 +54,7 @@ class KubeletServer:
         self._report_healths = report_healths
         self._allocations = Allocations(listed_within_s=listed_within_s)
         self._resources = make(self._allocations)
+        self._is_active = False
         self._lock = threading.Lock()
         self._offers: Mapping[str, Offer] = {}
         self._agents = 0
@@ -60,7 +63,30 @@ class KubeletServer:
     def update(self, offers: Mapping[str, Offer]) -> None:
         with self._lock:
             self._offers = offers
-            self._resources.update(offers)
+            if self._is_active:
+                self._resources.update(offers)
+
+    def activate(self) -> None:
+        """Begin to serve the kubelet; until then, offers are only recorded.
+
+        Raises:
+            OSError: a socket cannot be bound; the next offer tries again.
+        """
+        with self._lock:
+            self._is_active = True
+            self._resources.remove_stale_sockets()
+            self._resources.update(self._offers)
+
+    def disconnected(self) -> Mapping[str, Path]:
+        """Return the sockets of the resources whose lists no kubelet follows."""
+        return self._resources.disconnected()
+
+    def is_responsive(self, within_s: float) -> bool:
+        """Return whether calls that change resources can begin within some seconds."""
+        if not self._lock.acquire(timeout=within_s):
+            return False
+        self._lock.release()
+        return True
 
     def connected_resources(self) -> frozenset[str]:
         with self._lock:
@@ -120,7 +146,9 @@ class KubeletServer:
                 return
             message = "Unhealthy: the node agent is gone"
             offers = {name: offer.as_unhealthy(message) for name, offer in self._offers.items()}
+            self._offers = offers
             try:
-                self._resources.update(offers)
+                if self._is_active:
+                    self._resources.update(offers)
             except OSError as err:  # a timer calls this, so the error can only be logged
                 _log.warning("no agent, and what it served cannot be marked: %s", err)

@@ -1,21 +1,30 @@
-"""Calls from the reconcile loop's process to the process that serves the kubelet.
+"""Calls from the reconcile loop's process to the processes that serve the kubelet or stand by.
 
-Both run the same image in one container, so objects are pickled; a key authenticates the agent.
+All run the same image in one pod, so objects are pickled; a key authenticates the agent. Neither
+side waits for the other without limit: a process that is stopped or starved keeps its connections.
 """
 
 import contextlib
 import logging
+import os
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import (
+    Connection,
+    Listener,
+    answer_challenge,
+    deliver_challenge,
+)
 from pathlib import Path
 from typing import Any, Final, Never
 
 from device_plugin.dp.kubelet_side import KubeletServer
 from device_plugin.dp.offer import Offer
-from device_plugin.errors import KubeletSideLost
+from device_plugin.errors import KubeletSideLost, KubeletSideSilent
 
 _CALLS: Final = "calls"
 _WAKES: Final = "wakes"
@@ -26,6 +35,8 @@ _METHODS: Final = frozenset(
     }
 )
 _AGAIN_S: Final = 0.05
+_REPLY_S: Final = 5.0
+AGENT_SILENT_S: Final = 60.0  # the supervisor kills an agent that hangs earlier
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +70,7 @@ class LinkServer:
     def _answer(self, connection: Connection) -> None:
         self._server.on_agent_connect()
         with contextlib.suppress(OSError, EOFError), connection:
-            while True:
+            while connection.poll(AGENT_SILENT_S):
                 method, arguments = connection.recv()
                 connection.send(self._result(method, arguments))
         self._server.on_agent_disconnect()
@@ -134,8 +145,22 @@ class Link:
         self._call("report_claim_health", dict(healths))
 
     def _connect(self, purpose: str) -> Connection:
-        connection = Client(str(self._address), authkey=self._key)
-        connection.send(purpose)
+        with socket.socket(socket.AF_UNIX) as client:
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                client.setsockopt(socket.SOL_SOCKET, option, _timeval(_REPLY_S))
+            client.connect(str(self._address))
+            connection = Connection(client.detach())
+        try:
+            # As multiprocessing's Client, which would wait without limit.
+            answer_challenge(connection, self._key)
+            deliver_challenge(connection, self._key)
+            connection.send(purpose)
+            if purpose == _WAKES:  # the next message may come at any time
+                with socket.socket(fileno=os.dup(connection.fileno())) as same:
+                    same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(0.0))
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _call(self, method: str, *arguments: Any) -> Any:
@@ -148,9 +173,19 @@ class Link:
             if self._calls is not None:
                 self._calls.close()
                 self._calls = None
+            if isinstance(err, BlockingIOError):
+                raise KubeletSideSilent(
+                    "the process that serves the kubelet does not answer: it hangs, or gets too"
+                    " little CPU time"
+                ) from err
             raise KubeletSideLost(
                 f"lost the connection to the process that serves the kubelet: {err!r}"
             ) from err
         if not succeeded:
             raise result
         return result
+
+
+def _timeval(seconds: float) -> bytes:
+    """Return a ``struct timeval`` for setsockopt; 0 means no limit."""
+    return struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))

@@ -1,8 +1,10 @@
-"""Serves a resource through the kubelet's plugin registry.
+"""Serves a resource on a socket of its own, and registers it at the kubelet's socket.
 
-One socket carries both the registration service and the device plugin service. The socket's name
-contains the agent pod's name. So an old and a new agent can overlap during an update, and a
-stopping server never deletes its successor's socket.
+The kubelet connects to the socket while it answers Register, so a resource is served a moment
+after its plugin starts. The plugin registry directory, the other way to register, is looked at
+only once a second, and a new socket of an old name there makes the kubelet drop the resource
+first (ADR 222). The socket's name contains the agent pod's name, so an old and a new agent can
+overlap during an update.
 """
 
 import logging
@@ -12,76 +14,49 @@ import socket
 from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
+from typing import Final
 
 import grpc
 
-from device_plugin.dp.service import DevicePlugin
+from device_plugin.dp.service import OPTIONS, DevicePlugin
+from device_plugin.errors import RegistrationError
 from device_plugin.metrics import METRICS
 from device_plugin.proto import (
-    deviceplugin_pb2_grpc,
-    registration_pb2 as pb,
-    registration_pb2_grpc as pb_grpc,
+    deviceplugin_pb2 as pb,
+    deviceplugin_pb2_grpc as pb_grpc,
 )
 
+VERSION: Final = "v1beta1"
 _THREADS = 8  # each open ListAndWatch stream blocks one thread
 _MAX_PATH = 107
+_REGISTER_S = 10.0
 UNDER_WAY_S = 3.0  # for calls in progress: the kubelet fails the pod of an aborted one
 _log = logging.getLogger(__name__)
-
-
-class Registration:
-    """Reports to the kubelet which resource this socket serves."""
-
-    def __init__(self, resource: str, endpoint: Path) -> None:
-        self._resource = resource
-        self._endpoint = endpoint
-
-    def GetInfo(  # noqa: N802 (kubelet API)
-        self, request: pb.InfoRequest, context: grpc.ServicerContext
-    ) -> pb.PluginInfo:
-        return pb.PluginInfo(
-            type="DevicePlugin",
-            name=self._resource,
-            endpoint=str(self._endpoint),
-            supported_versions=["v1beta1"],
-        )
-
-    def NotifyRegistrationStatus(  # noqa: N802
-        self, request: pb.RegistrationStatus, context: grpc.ServicerContext
-    ) -> pb.RegistrationStatusResponse:
-        METRICS.count_registration(accepted=request.plugin_registered)
-        if request.plugin_registered:
-            _log.info("%s: registered with the kubelet", self._resource)
-        else:
-            _log.error("%s: the kubelet refused: %s", self._resource, request.error)
-        return pb.RegistrationStatusResponse()
 
 
 class ResourceServer:
     """A running server for one resource, with its own socket."""
 
-    def __init__(self, plugin: DevicePlugin, registry_dir: Path, pod_name: str) -> None:
+    def __init__(self, plugin: DevicePlugin, directory: Path, pod_name: str) -> None:
         self.plugin = plugin
-        self._path = socket_path(registry_dir, plugin.resource, pod_name)
+        self.path = socket_path(directory, plugin.resource, pod_name)
         self._server = grpc.server(futures.ThreadPoolExecutor(_THREADS))
 
     def start(self) -> None:
-        """Start to serve the resource; the kubelet connects within about a second.
+        """Start to serve the resource.
 
         Raises:
             OSError: the socket cannot be bound.
         """
-        registration = Registration(self.plugin.resource, self._path)
-        pb_grpc.add_RegistrationServicer_to_server(registration, self._server)
-        deviceplugin_pb2_grpc.add_DevicePluginServicer_to_server(self.plugin, self._server)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.unlink(missing_ok=True)
+        pb_grpc.add_DevicePluginServicer_to_server(self.plugin, self._server)
+        self.path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self.path.unlink(missing_ok=True)
         try:
-            self._server.add_insecure_port(f"unix:{self._path}")
+            self._server.add_insecure_port(f"unix:{self.path}")
         except RuntimeError as err:
-            raise OSError(f"{self._path}: {err}") from err
+            raise OSError(f"{self.path}: {err}") from err
         self._server.start()
-        os.chmod(self._path, 0o600)
+        os.chmod(self.path, 0o600)
 
     def begin_stop(self) -> Callable[[], None]:
         """Begin to stop the server; return a function that waits until calls in progress have
@@ -94,31 +69,56 @@ class ResourceServer:
 
         def wait() -> None:
             stopped.wait(UNDER_WAY_S + 2)
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
 
         return wait
 
 
-def socket_path(registry_dir: Path, resource: str, pod_name: str) -> Path:
+def register(kubelet_socket: Path, resource: str, endpoint: Path) -> None:
+    """Register the resource that is served at ``endpoint``; the kubelet then connects to it.
+
+    Raises:
+        RegistrationError: the kubelet does not answer, or refuses the resource.
+    """
+    # The kubelet joins the endpoint to the directory of its own socket (``server.Register``).
+    relative = os.path.relpath(endpoint, kubelet_socket.parent)
+    request = pb.RegisterRequest(
+        version=VERSION, endpoint=relative, resource_name=resource, options=OPTIONS
+    )
+    try:
+        with grpc.insecure_channel(f"unix:{kubelet_socket}") as channel:
+            pb_grpc.RegistrationStub(channel).Register(request, timeout=_REGISTER_S)
+    except grpc.RpcError as err:
+        METRICS.count_registration(accepted=False)
+        raise RegistrationError(f"{resource}: the kubelet did not register it: {err}") from err
+    METRICS.count_registration(accepted=True)
+    _log.info("%s: registered with the kubelet", resource)
+
+
+def is_listening(path: Path) -> bool:
+    """Return whether a process listens on a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
+def socket_path(directory: Path, resource: str, pod_name: str) -> Path:
     """Return the path of a resource's socket, which contains the end of the pod's name."""
     domain, _, name = resource.partition("/")
     vendor = domain.split(".")[-2] if domain.count(".") else domain
     suffix = re.sub(r"[^a-zA-Z0-9-]", "-", pod_name)[-12:]
-    path = registry_dir / f"{vendor}-{name}-{suffix}.sock"
+    path = directory / f"{vendor}-{name}-{suffix}.sock"
     if len(str(path)) > _MAX_PATH:
         raise OSError(f"socket path too long: {path}")
     return path
 
 
-def remove_stale(registry_dir: Path, resource: str) -> None:
+def remove_stale(directory: Path, resource: str) -> None:
     """Delete the sockets that killed agents have left behind.
 
-    A ``*`` in ``resource`` matches any text. This must be called before any resource is served.
-    If a socket that once announced a resource is removed, the kubelet drops the resource, even
-    if a newer socket serves it by then.
+    A ``*`` in ``resource`` matches any text.
     """
-    pattern = socket_path(registry_dir, resource, "").name.removesuffix(".sock")
-    remove_dead(registry_dir, f"{pattern}*.sock")
+    pattern = socket_path(directory, resource, "").name.removesuffix(".sock")
+    remove_dead(directory, f"{pattern}*.sock")
 
 
 def remove_dead(directory: Path, pattern: str) -> None:

@@ -25,7 +25,7 @@ class Resources:
 
     def __init__(
         self,
-        registry_dir: Path,
+        directory: Path,
         pod_name: str,
         own: Collection[str],
         use_cdi: bool,
@@ -35,9 +35,9 @@ class Resources:
     ) -> None:
         """Initialize; ``own`` are the names of resources that this agent may serve.
 
-        In these names, ``*`` stands for any text.
+        In these names, ``*`` stands for any text. ``directory`` is that of the sockets.
         """
-        self._registry_dir = registry_dir
+        self._directory = directory
         self._pod_name = pod_name
         self._use_cdi = use_cdi
         self._allocations = allocations
@@ -45,8 +45,12 @@ class Resources:
         self._clock = clock
         self._servers: dict[str, ResourceServer] = {}
         self._emptied: dict[str, float] = {}
-        for pattern in own:
-            remove_stale(registry_dir, pattern)
+        self._own = own
+
+    def remove_stale_sockets(self) -> None:
+        """Delete the sockets of killed agents. Must be called before resources are served."""
+        for pattern in self._own:
+            remove_stale(self._directory, pattern)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the resources that are served, including those without devices."""
@@ -56,6 +60,14 @@ class Resources:
         """Return the resources for which a kubelet has an open ListAndWatch stream."""
         servers = tuple(self._servers.items())
         return frozenset(name for name, server in servers if server.plugin.connected)
+
+    def disconnected(self) -> dict[str, Path]:
+        """Return the sockets of the resources whose lists no kubelet follows.
+
+        Any thread may call this.
+        """
+        servers = tuple(self._servers.items())
+        return {name: server.path for name, server in servers if not server.plugin.connected}
 
     def update(self, offers: Mapping[str, Offer]) -> None:
         """Serve exactly these resources.
@@ -94,7 +106,7 @@ class Resources:
     def _serve(self, name: str, offer: Offer) -> None:
         plugin = DevicePlugin(name, self._use_cdi, self._allocations, self._refresh)
         plugin.offer(offer)
-        server = ResourceServer(plugin, self._registry_dir, self._pod_name)
+        server = ResourceServer(plugin, self._directory, self._pod_name)
         server.start()
         self._servers[name] = server
         _log.info("%s: serving", name)

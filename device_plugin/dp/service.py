@@ -11,6 +11,7 @@ from device_plugin.dp.offer import HEALTHY, EmptyOffer, Offer
 from device_plugin.metrics import METRICS
 from device_plugin.proto import deviceplugin_pb2 as pb
 
+OPTIONS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
 _STREAM_POLL_S = 5.0  # longest time for which a dead kubelet's stream may occupy a thread
 _log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class DevicePlugin:
     def GetDevicePluginOptions(  # noqa: N802 (kubelet API)
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> pb.DevicePluginOptions:
-        return pb.DevicePluginOptions(get_preferred_allocation_available=True)
+        return OPTIONS
 
     def ListAndWatch(  # noqa: N802
         self, request: pb.Empty, context: grpc.ServicerContext

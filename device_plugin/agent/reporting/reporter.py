@@ -111,13 +111,20 @@ class Reporter:
 
     def report_failure(self, objects: Sequence[GpuObject], message: str) -> None:
         """Write in every GPU's status that the agent cannot manage it. Raises ClusterError."""
-        now = datetime.datetime.now(datetime.UTC)
         for wanted in objects:
-            known, before = status.mark_unknown(wanted.status), wanted.status.conditions
-            new = status.mark_failed(
-                Reason.AGENT_ERROR, message, known, wanted.generation, before, now
-            )
-            self._write(wanted, new)
+            self._write_failure(wanted, status.mark_unknown(wanted.status), message)
+
+    def report_not_admitting(self, objects: Sequence[GpuObject], message: str) -> None:
+        """Write in every GPU's status why pods are not admitted. Raises ClusterError."""
+        for wanted in objects:
+            slices = tuple(s.model_copy(update={"admitted": False}) for s in wanted.status.slices)
+            known = wanted.status.model_copy(update={"slices": slices})
+            self._write_failure(wanted, known, message)
+
+    def _write_failure(self, wanted: GpuObject, known: GPUStatus, message: str) -> None:
+        now, before = datetime.datetime.now(datetime.UTC), wanted.status.conditions
+        reason, generation = Reason.AGENT_ERROR, wanted.generation
+        self._write(wanted, status.mark_failed(reason, message, known, generation, before, now))
 
     def _write(self, wanted: GpuObject, new: GPUStatus) -> None:
         if new == wanted.status:

@@ -23,6 +23,10 @@ EXPORTER_USER = 64010  # the user of the chart's exporter
 HCAD_USER = 64009  # a dedicated user: hcad can neither signal nor read other processes of the host
 _HEALTH_PORT = 8081
 _MEMORY: Final = "memory"
+_LINK_DIR: Final = "/tmp/link"  # in a volume of the pod
+_STANDBY_SILENT_S: Final = 30
+# What the container that stands by lacks: it serves no port, and is ready when it runs.
+_OF_THE_AGENT: Final = ("ports", "startupProbe", "livenessProbe", "readinessProbe")
 _AGENT_ENDS_S = 40  # it waits until allocatable is lowered: device_plugin.app
 LOCKED_DOWN: dict[str, Any] = {
     "runAsUser": 0,
@@ -50,13 +54,14 @@ def daemon_set(
     """Return the DaemonSet of one pool's node agents."""
     labels = {**node.labels, COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
     selector = {COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
+    agent = _agent(pool, policy, node)
     template = pod_template(
         pool_name,
         labels,
         node,
         terminationGracePeriodSeconds=_AGENT_ENDS_S,
         initContainers=[_node_budget(pool, node)],
-        containers=[_agent(pool, policy, node)],
+        containers=[agent, _standby(agent)],
         volumes=_volumes(node),
     )
     spec: dict[str, Any] = {
@@ -80,6 +85,21 @@ def startup_probe(ready_file: str) -> dict[str, Any]:
         "exec": {"command": ["test", "-s", ready_file]},
         "periodSeconds": 1,
         "failureThreshold": 300,
+    }
+
+
+def liveness_probe(ready_file: str, silent_after_s: int) -> dict[str, Any]:
+    """Return a liveness probe that fails if a daemon's ``--ready-file`` was not updated recently.
+
+    A stopped or starved daemon does not react to SIGTERM, so it is killed soon afterwards.
+    """
+    age_s = f"$(($(date +%s) - $(stat -c %Y {ready_file})))"
+    return {
+        "exec": {"command": ["sh", "-c", f"test {age_s} -lt {silent_after_s}"]},
+        "periodSeconds": 10,
+        "timeoutSeconds": 5,
+        "failureThreshold": 2,
+        "terminationGracePeriodSeconds": 2,
     }
 
 
@@ -177,14 +197,14 @@ def _node_budget(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
     Device memory is in the slices' own cgroups, which the kubelet does not account to a pod.
     gpud itself cannot request the memory: during a rollout a node has two pods of gpud, which
     would need the budget twice. As long as a pod exists, its request is the larger of its init
-    container's request and the sum of its other containers'. So this request includes the
-    agent's own.
+    container's request and the sum of its other containers'. So this request includes those of
+    the agent's two containers.
     """
     slices = node.gpud.resources.get("requests", {}).get(_MEMORY, budget_of(pool, node))
     agent = node.device_plugin.resources.get("requests", {}).get(_MEMORY, "0")
     try:
         memory = quantity.format_bytes(
-            quantity.parse_api_quantity(str(slices)) + quantity.parse_api_quantity(str(agent))
+            quantity.parse_api_quantity(str(slices)) + 2 * quantity.parse_api_quantity(str(agent))
         )
     except ValueError:  # the API server rejects the DaemonSet and names the invalid quantity
         memory = slices
@@ -195,6 +215,25 @@ def _node_budget(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
         "command": ["true"],
         "resources": {"requests": {_MEMORY: memory}},
         "securityContext": {**LOCKED_DOWN, "capabilities": {"drop": ["ALL"]}},
+    }
+
+
+def _standby(agent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the container that stands by to serve the kubelet.
+
+    It has the agent's environment and volumes, because it continues what the agent's container
+    did, at the moment at which a process of that container ends.
+    """
+    standby = {key: value for key, value in agent.items() if key not in _OF_THE_AGENT}
+    return {
+        **standby,
+        "name": "standby",
+        "env": [*agent["env"], {"name": "TESSERA_STANDBY", "value": "true"}],
+        "livenessProbe": {
+            **liveness_probe(f"{_LINK_DIR}/standby-alive", _STANDBY_SILENT_S),
+            "initialDelaySeconds": 30,
+            "periodSeconds": 20,
+        },
     }
 
 
@@ -212,6 +251,7 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
         "TESSERA_DRA_EXTENDED_RESOURCES": str(node.dra.extended_resources).lower(),
         "TESSERA_METRICS": str(node.device_plugin.metrics).lower(),
         "KUBELET_DIR": kubelet,
+        "TESSERA_LINK_DIR": _LINK_DIR,
     }
     if (hcas := hcas_of(pool, node)) is not None:
         environment |= {
@@ -248,7 +288,7 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
             {"name": "run", "mountPath": RUN_DIR},
             {"name": "libraries", "mountPath": f"{STATE_DIR}/lib"},
             {"name": "plugins-registry", "mountPath": f"{kubelet}/plugins_registry"},
-            *([{"name": "dra", "mountPath": _dra_dir(kubelet)}] if node.dra.enabled else []),
+            {"name": "plugins", "mountPath": _plugins_dir(kubelet)},
             {
                 "name": "device-plugins",
                 "mountPath": f"{kubelet}/device-plugins",
@@ -262,8 +302,8 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
     }
 
 
-def _dra_dir(kubelet: str) -> str:
-    """Return the directory of the DRA driver; the kubelet must have it at the same path."""
+def _plugins_dir(kubelet: str) -> str:
+    """Return the directory of the plugins' sockets; the kubelet must have it at the same path."""
     return f"{kubelet}/plugins/{GROUP}"
 
 
@@ -273,7 +313,7 @@ def _volumes(node: NodeConfig) -> list[dict[str, Any]]:
         host_volume("run", RUN_DIR),
         host_volume("libraries", f"{STATE_DIR}/lib"),
         host_volume("plugins-registry", f"{kubelet}/plugins_registry"),
-        *([host_volume("dra", _dra_dir(kubelet))] if node.dra.enabled else []),
+        host_volume("plugins", _plugins_dir(kubelet)),
         host_volume("device-plugins", f"{kubelet}/device-plugins"),
         host_volume("pod-resources", f"{kubelet}/pod-resources"),
         host_volume("cdi", "/var/run/cdi"),

@@ -52,7 +52,7 @@ class Node:
         return dp_grpc.DevicePluginStub(channel)
 
     def channel(self) -> grpc.Channel:
-        (path,) = (self.kubelet.dir / "plugins_registry").glob("tessera-hca-*.sock")
+        (path,) = (self.kubelet.dir / "plugins" / "gpu.tessera.dev").glob("tessera-hca-*.sock")
         return grpc.insecure_channel(f"unix:{path}")
 
     def hold(self, function: str, address: str) -> None:

@@ -115,8 +115,12 @@ class AgentProcess:
         return 0
 
     def sockets(self) -> list[str]:
-        """Return the sockets in the kubelet's plugin registry."""
-        return sorted(p.name for p in (self.kubelet.dir / "plugins_registry").glob("*.sock"))
+        """Return the sockets of resources and of the driver."""
+        return sorted(path.name for path in self._plugins_dir.glob("*.sock"))
+
+    @property
+    def _plugins_dir(self) -> Path:
+        return self.kubelet.dir / "plugins" / "gpu.tessera.dev"
 
     def devices(self, profile: str) -> dict[str, str]:
         """Return the devices of a resource and their health, as a kubelet that connects now
@@ -179,9 +183,8 @@ class AgentProcess:
         return grpc.insecure_channel(f"unix:{info.endpoint}")
 
     def _channel(self, profile: str) -> grpc.Channel:
-        registry = self.kubelet.dir / "plugins_registry"
         name = profile if profile == "gpu" else f"mig-{profile}"
-        (path,) = registry.glob(f"tessera-{name}-*.sock")
+        (path,) = self._plugins_dir.glob(f"tessera-{name}-*.sock")
         return grpc.insecure_channel(f"unix:{path}")
 
 

@@ -1,6 +1,6 @@
 """The agent's real supervisor with two child functions that only log their start and end.
 
-usage: run_supervisor.py DIRECTORY beating|hanging|failing HUNG_AFTER_S SETTLED_S
+usage: run_supervisor.py DIRECTORY beating|hanging|failing|kubelet-hangs|standby HUNG_AFTER_S SETTLED_S
 
 Each line of DIRECTORY/log has a process and a message: at its start its ID, preceded by "collects"
 if its garbage collector examines objects shared with the supervisor; at its end "ended".
@@ -18,6 +18,7 @@ from types import FrameType
 
 from device_plugin import agent_process, app, kubelet_process
 from device_plugin.config import Settings
+from device_plugin.dp.meeting import Meeting
 from device_plugin.errors import ClusterError
 
 LEAVING_S = 0.3
@@ -46,20 +47,23 @@ def live(who: str, leaving_s: float, each: Callable[[], None]) -> None:
         time.sleep(0.02)
 
 
-def agent(settings: Settings, address: Path, key: bytes, beat: Callable[[], None]) -> None:
-    del settings, address, key
+def agent(settings: Settings, meeting: Meeting, key: bytes, beat: Callable[[], None]) -> None:
+    del settings, meeting, key
     if behaviour == "failing":
         raise ClusterError("cannot configure access to the API server")
     beat()
-    live("agent", LEAVING_S, beat if behaviour == "beating" else lambda: None)
+    live("agent", LEAVING_S, beat if behaviour in ("beating", "kubelet-hangs") else lambda: None)
 
 
-def kubelet(settings: Settings, listener: Listener) -> None:
-    del settings, listener
-    live("kubelet", 0.0, lambda: None)
+def kubelet(
+    settings: Settings, listener: Listener, meeting: Meeting, beat: Callable[[], None]
+) -> None:
+    del settings, listener, meeting
+    live("kubelet", 0.0, beat if behaviour != "kubelet-hangs" else lambda: None)
 
 
 agent_process.run = agent  # type: ignore[assignment]
 kubelet_process.run = kubelet  # type: ignore[assignment]
-SETTINGS = Settings("node-1", "agent")
-sys.exit(app.Supervisor(SETTINGS, directory / "link", hung_after_s, settled_s).run())
+SETTINGS = Settings("node-1", "agent", standby=behaviour == "standby")
+LINK = directory / "link"
+sys.exit(app.Supervisor(SETTINGS, LINK, hung_after_s, settled_s, hung_after_s).run())

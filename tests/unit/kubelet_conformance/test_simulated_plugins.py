@@ -187,8 +187,8 @@ def test_the_kubelet_s_calls_arrive_as_they_were_made(
     [
         ({"version": "v1"}, "version 'v1' is not v1beta1"),
         ({"resource_name": "gpu"}, "'gpu' is not the name of an extended resource"),
-        ({"endpoint": "a/p.sock"}, "endpoint 'a/p.sock' is not a file of device-plugins"),
-        ({"endpoint": ""}, "endpoint '' is not a file of device-plugins"),
+        ({"endpoint": "/a/p.sock"}, "endpoint '/a/p.sock' is not relative to device-plugins"),
+        ({"endpoint": ""}, "endpoint '' is not relative to device-plugins"),
         ({"endpoint": "q.sock"}, "example.com/gpu: GetDevicePluginOptions: UNAVAILABLE"),
     ],
 )

@@ -14,10 +14,11 @@ from device_plugin.dp import kubelet_side, link
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.kubelet_side import KubeletServer
 from device_plugin.dp.link import Link, LinkServer
+from device_plugin.dp.linked_sides import LinkedSides
 from device_plugin.dp.offer import HEALTHY, UNHEALTHY
 from device_plugin.dp.resources import Resources
 from device_plugin.dp.slices import SliceOffer
-from device_plugin.errors import KubeletSideLost
+from device_plugin.errors import KubeletSideLost, KubeletSideSilent
 from device_plugin.inventory.model import Gpu, MigSlice
 from mig import geometry
 from support.processes.endless import endless
@@ -46,6 +47,8 @@ class Recorded(Resources):
     def connected_resources(self) -> frozenset[str]:
         return frozenset({"a/b"})
 
+    def remove_stale_sockets(self) -> None: ...
+
 
 class Side:
     """The server of a link that is running, and links to it."""
@@ -56,8 +59,9 @@ class Side:
         self.allocations: list[Allocations] = []
         self.woken = threading.Event()
         self._listener = Listener(str(self.address), authkey=KEY)
-        server = KubeletServer(self._make)
-        link_server = LinkServer(self._listener, server, self.woken)
+        self.server = KubeletServer(self._make)
+        self.server.activate()
+        link_server = LinkServer(self._listener, self.server, self.woken)
         self._accepting = threading.Thread(target=link_server.run, daemon=True)
         self._accepting.start()
         self._links: list[Link] = []
@@ -160,6 +164,7 @@ def test_an_agent_that_came_back_has_the_whole_time_again(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(kubelet_side.threading, "Timer", Timer)
     server = KubeletServer(lambda allocations: Recorded())
+    server.activate()
     for _ in range(2):
         server.on_agent_connect()
         assert not waiting
@@ -182,6 +187,87 @@ def test_an_absent_kubelet_side_is_an_error_that_is_retried(tmp_path: Path) -> N
     came = Side(tmp_path)
     assert not link.has_pending()
     came.close()
+
+
+@pytest.fixture
+def short_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_REPLY_S", 0.2)
+
+
+@pytest.mark.usefixtures("short_replies")
+def test_a_process_that_accepts_and_stays_silent_is_an_error(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(str(tmp_path / "link"))
+        stopped.listen()  # the kernel accepts for a process that is stopped
+        with pytest.raises(KubeletSideSilent, match="hangs, or gets too little CPU time"):
+            Link(tmp_path / "link", KEY).has_pending()
+
+
+@pytest.mark.usefixtures("short_replies")
+def test_a_process_that_stops_later_is_an_error_too(side: Side) -> None:
+    made = side.link()
+    assert not made.has_pending()
+    with side.server._lock, pytest.raises(KubeletSideSilent):
+        made.connected_resources()
+    assert made.connected_resources() == {"a/b"}  # on a new connection
+
+
+def test_a_process_that_stands_by_serves_what_it_was_sent_when_its_turn_comes(
+    tmp_path: Path,
+) -> None:
+    resources = Recorded()
+    standby = KubeletServer(lambda allocations: resources)
+    standby.update({"a/b": OFFER})
+    assert resources.offered == {}
+    standby.activate()
+    assert resources.offered == {"MIG-1": HEALTHY}
+
+
+def test_an_agent_that_is_silent_counts_as_gone(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "AGENT_SILENT_S", 0.05)
+    monkeypatch.setattr(kubelet_side, "AGENT_LOST_S", 0.05)
+    side.link().update({"a/b": OFFER})
+    side.resources.changed.clear()
+    assert side.resources.changed.wait(60)
+    assert side.resources.offered == {"MIG-1": UNHEALTHY}
+
+
+class TestBothSides:
+    """Calls to the process that serves and the one that stands by."""
+
+    def test_each_call_reaches_both(self) -> None:
+        sides = [mock.Mock(), mock.Mock()]
+        for each in sides:
+            each.connected_resources.return_value = frozenset()
+        sides[1].connected_resources.return_value = frozenset({"a/b"})
+        both = LinkedSides(sides)
+        both.update({"a/b": OFFER})
+        assert both.connected_resources() == {"a/b"}
+        for each in sides:
+            each.update.assert_called_once_with({"a/b": OFFER})
+
+    def test_a_slice_is_forbidden_in_both_or_in_none(self) -> None:
+        sides = [mock.Mock(), mock.Mock()]
+        sides[0].forbid.return_value, sides[1].forbid.return_value = True, False
+        assert not LinkedSides(sides).forbid("MIG-1")
+        sides[0].allow.assert_called_once_with("MIG-1")
+        sides[1].forbid.return_value = True
+        assert LinkedSides(sides).forbid("MIG-1")
+
+    def test_one_that_is_being_restarted_is_not_missed_and_one_that_hangs_is(self) -> None:
+        first, second = mock.Mock(), mock.Mock()
+        both = LinkedSides([first, second])
+        first.has_pending.side_effect = KubeletSideLost("restarting")
+        second.has_pending.return_value = True
+        assert both.has_pending()
+        first.has_pending.side_effect = KubeletSideSilent("stopped")
+        with pytest.raises(KubeletSideSilent):
+            both.has_pending()
+        first.has_pending.side_effect = second.has_pending.side_effect = KubeletSideLost("gone")
+        with pytest.raises(KubeletSideLost):
+            both.has_pending()
 
 
 def test_a_stranger_without_the_key_changes_nothing(side: Side) -> None:

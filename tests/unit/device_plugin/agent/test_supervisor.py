@@ -94,6 +94,35 @@ def test_an_agent_that_hangs_soon_after_its_start_ends_the_container(
     assert not runs(kubelet)
 
 
+def test_a_process_that_serves_the_kubelet_and_hangs_is_started_again_alone(
+    start_supervised: Start,
+) -> None:
+    """It was the agent that was killed, though it only waited for the other process."""
+    one = start_supervised("kubelet-hangs", hung_after_s=0.5, settled_s=FOREVER_S)
+    agent, kubelet = both(one)
+    wait_until(lambda: len(one.started_pids("kubelet")) > 1)
+    assert not runs(kubelet)
+    assert one.started_pids("agent") == [agent]
+    assert runs(agent)
+    assert one.end() == 0
+
+
+def test_the_container_that_stands_by_has_no_agent(start_supervised: Start, tmp_path: Path) -> None:
+    one = start_supervised("standby", hung_after_s=3.0)
+    wait_until(lambda: one.started_pids("kubelet"))
+    (first,) = one.started_pids("kubelet")
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: len(one.started_pids("kubelet")) == 2)
+    alive = tmp_path / "link" / "standby-alive"
+    wait_until(lambda: time.time() - alive.stat().st_mtime < 1)
+    one.process.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    assert time.time() - alive.stat().st_mtime > 1
+    one.process.send_signal(signal.SIGCONT)
+    assert one.end() == 0
+    assert one.started_pids("agent") == []
+
+
 def test_an_agent_that_gives_signs_of_life_is_left_alone(start_supervised: Start) -> None:
     one = start_supervised("beating", hung_after_s=3.0)
     agent, _ = both(one)

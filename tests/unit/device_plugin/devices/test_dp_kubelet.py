@@ -20,42 +20,15 @@ from device_plugin.dp.offer import CLAIM_SERVED
 from device_plugin.dp.resources import Resources
 from device_plugin.dp.service import DevicePlugin
 from device_plugin.dp.slices import SliceOffer
-from device_plugin.inventory.model import Gpu, MigSlice
 from device_plugin.proto import (
     deviceplugin_pb2 as dp,
     deviceplugin_pb2_grpc as dp_grpc,
-    registration_pb2 as reg,
-    registration_pb2_grpc as reg_grpc,
 )
-from mig import geometry
 from support.rigs.turned_clock import Clock
+from support.worlds.offers import make_gpu, offer_of
 
-BOARD = geometry.board("h100-80gb")
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
 OWN = ("gpu.tessera.dev/mig-*",)
-
-
-def make_gpu(index: int, starts: range, health: str = "Healthy") -> Gpu:
-    profile = BOARD.profile("1g.10gb")
-    slices = tuple(
-        MigSlice(
-            f"MIG-{index}-{start}",
-            f"GPU-{index}",
-            geometry.Instance(profile, start),
-            profile.memory_bytes,
-            0,
-            profile.sm_count,
-            f"/run/tessera/slices/MIG-{index}-{start}",
-            0,
-            (),
-        )
-        for start in starts
-    )
-    return Gpu(f"GPU-{index}", index, BOARD, health, slices)
-
-
-def offer_of(*gpus: Gpu) -> SliceOffer:
-    return SliceOffer(tuple(s for gpu in gpus for s in gpu.slices), gpus, "/var/lib/tessera/lib/x")
 
 
 @pytest.fixture
@@ -73,23 +46,6 @@ def resources(tmp_path: Path, clock: Clock) -> Iterator[Resources]:
 def channel_of(tmp_path: Path) -> grpc.Channel:
     (path,) = tmp_path.glob("*.sock")
     return grpc.insecure_channel(f"unix:{path}")
-
-
-def test_registration_names_the_resource_and_an_endpoint_that_serves_it(
-    tmp_path: Path, resources: Resources
-) -> None:
-    resources.update({RESOURCE: offer_of(make_gpu(0, range(3)))})
-    with channel_of(tmp_path) as channel:
-        info = reg_grpc.RegistrationStub(channel).GetInfo(reg.InfoRequest(), timeout=60)
-    assert (info.type, info.name, list(info.supported_versions)) == (
-        "DevicePlugin",
-        RESOURCE,
-        ["v1beta1"],
-    )
-    with grpc.insecure_channel(f"unix:{info.endpoint}") as channel:
-        options = dp_grpc.DevicePluginStub(channel).GetDevicePluginOptions(dp.Empty(), timeout=60)
-    assert options.get_preferred_allocation_available
-    assert Path(info.endpoint).stat().st_mode & 0o777 == 0o600
 
 
 def test_list_and_watch_sends_every_change_and_an_empty_list_before_it_retires(
@@ -368,7 +324,7 @@ def test_preferred_allocation_has_the_mandatory_devices_and_the_requested_size()
 
 
 def test_socket_names_differ_between_agents_and_fit_the_kernels_limit() -> None:
-    directory = Path("/var/lib/kubelet/plugins_registry")
+    directory = Path("/var/lib/kubelet/plugins/gpu.tessera.dev")
     one = registration.socket_path(directory, RESOURCE, "tessera-node-demo-abcde")
     two = registration.socket_path(directory, RESOURCE, "tessera-node-demo-fghij")
     assert one != two

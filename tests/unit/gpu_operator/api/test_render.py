@@ -1,6 +1,10 @@
 """Manifests: the pods of a GPU node have the rights that they need, and no others."""
 
+import os
 import re
+import subprocess
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +72,7 @@ def test_containers_have_exactly_the_privileges_that_were_measured() -> None:
         "gpud": {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL", "SETPCAP"]},
         "node-budget": {"drop": ["ALL"]},
         "agent": {"drop": ["ALL"]},
+        "standby": {"drop": ["ALL"]},
     }
     for container in all_of_them:
         security = container["securityContext"]
@@ -98,6 +103,7 @@ def test_each_container_sees_only_its_own_part_of_the_node() -> None:
         "/run/tessera",
         "/var/lib/tessera/lib",
         "/var/lib/kubelet/device-plugins",
+        "/var/lib/kubelet/plugins/gpu.tessera.dev",
         "/var/lib/kubelet/plugins_registry",
         "/var/lib/kubelet/pod-resources",
         "/var/run/cdi",
@@ -118,10 +124,9 @@ def test_the_driver_s_directory_is_there_only_with_claims() -> None:
         document = render_agent(device_plugin=kubelet, dra=DraConfig(enabled=enabled))
         mounts = {m["name"]: m["mountPath"] for m in containers(document)["agent"]["volumeMounts"]}
         volumes = {v["name"]: v for v in document["spec"]["template"]["spec"]["volumes"]}
-        assert mounts.get("dra") == (path if enabled else None)
-        assert ("dra" in volumes) == enabled
+        assert mounts["plugins"] == path
         assert environment(document)["TESSERA_DRA"] == str(enabled).lower()
-    assert volumes["dra"]["hostPath"] == {"path": path, "type": "DirectoryOrCreate"}
+    assert volumes["plugins"]["hostPath"] == {"path": path, "type": "DirectoryOrCreate"}
 
 
 def test_the_scheduler_sees_the_budget_once_however_many_gpuds_a_node_has() -> None:
@@ -170,7 +175,7 @@ def test_a_pool_s_backend_overrides_the_chart_s(
 
 @pytest.mark.parametrize(
     ("budget", "agent", "needed"),
-    [("4Gi", "64Mi", (4 << 30) + (64 << 20)), ("1.5Gi", "64M", (3 << 29) + 64_000_000)],
+    [("4Gi", "64Mi", (4 << 30) + 2 * (64 << 20)), ("1.5Gi", "64M", (3 << 29) + 2 * 64_000_000)],
 )
 def test_the_agent_s_memory_is_reserved_beside_the_budget(
     budget: str, agent: str, needed: int
@@ -356,8 +361,42 @@ def test_the_new_gpud_stands_by_before_the_old_one_ends() -> None:
     assert "ports" not in container
 
 
+@pytest.mark.parametrize(("age_s", "status"), [(0, 0), (19, 0), (40, 1), (None, 1)])
+def test_the_liveness_probe_of_gpud_fails_when_its_heartbeat_is_old(
+    tmp_path: Path, age_s: int | None, status: int
+) -> None:
+    container = containers(render_gpud())["gpud"]
+    (ready,) = (a.partition("=")[2] for a in container["args"] if a.startswith("--ready-file"))
+    probe = container["livenessProbe"]
+    shell, option, text = probe["exec"]["command"]
+    file = tmp_path / "ready"
+    if age_s is not None:
+        file.touch()
+        os.utime(file, (time.time() - age_s,) * 2)
+    done = subprocess.run(
+        [shell, option, text.replace(ready, str(file))], capture_output=True, check=False
+    )
+    assert min(done.returncode, 1) == status
+    # A client waits a minute for gpud: the last heartbeat's age, the failing probes, and the end.
+    silent_s = 20 + probe["periodSeconds"] * probe["failureThreshold"]
+    assert silent_s + probe["terminationGracePeriodSeconds"] < 45
+
+
+def test_the_container_that_stands_by_continues_what_the_agent_s_container_did() -> None:
+    agent, standby = (containers(render_agent())[name] for name in ("agent", "standby"))
+    for field in ("image", "command", "volumeMounts", "securityContext", "resources"):
+        assert standby[field] == agent[field]
+    extra = [one for one in standby["env"] if one not in agent["env"]]
+    assert extra == [{"name": "TESSERA_STANDBY", "value": "true"}]
+    assert "ports" not in standby
+    link_dir = environment(render_agent())["TESSERA_LINK_DIR"]
+    assert f"{link_dir}/standby-alive" in standby["livenessProbe"]["exec"]["command"][-1]
+    (tmp,) = (m for m in agent["volumeMounts"] if link_dir.startswith(f"{m['mountPath']}/"))
+    assert tmp["name"] == "tmp"  # a volume of the pod
+
+
 def test_an_upgrade_of_the_agent_changes_neither_gpud_nor_hcad() -> None:
-    assert set(containers(render_agent(RDMA_POOL))) == {"agent"}
+    assert set(containers(render_agent(RDMA_POOL))) == {"agent", "standby"}
     documents = (render_agent(), render_gpud(), hca_rendered())
     selectors = [str(d["spec"]["selector"]["matchLabels"]) for d in documents]
     assert len(set(selectors)) == len({d["metadata"]["name"] for d in documents}) == 3
