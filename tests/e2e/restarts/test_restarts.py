@@ -20,10 +20,12 @@ import pytest
 
 from support.cluster.cluster_restarts import RESTARTS, Over, Restart, refresh, settle
 from support.cluster.kubectl import DONE, EXAMPLES, Cluster, gpu_nodes, in_node, until
+from support.cluster.process_faults import KILLED, STOPPED, in_rotation
 
 Manifest = Callable[..., dict[str, Any]]
 RUNNING_S = 12
 ENDED_S = 240
+ROWS = RESTARTS | KILLED | STOPPED
 # Programs in sequence: during any restart one is running, and soon the next one starts.
 PROGRAMS = """
 while true; do
@@ -289,7 +291,7 @@ def check(
     A restart of what all nodes share happens once, for the pods of both nodes. One that changes a
     setting, which the second restores, happens as often as given, for the pods of one node.
     """
-    row = RESTARTS[kind]
+    row = ROWS[kind]
     nodes = gpu_nodes(cluster)[: 1 if row.toggles else None]
     rounds = restarts if row.toggles else restarts // len(nodes)
     assert rounds * (1 if row.toggles else len(nodes)) == restarts, (restarts, nodes)
@@ -316,6 +318,23 @@ def test_no_pod_fails_around_a_restart(
     namespace: Cluster, background: Background, sample_pod: Manifest, kind: str
 ) -> None:
     check(namespace, background, sample_pod, kind, restarts=2, pods=5)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=_marks(ROWS[k])) for k in in_rotation()])
+def test_no_pod_fails_while_a_process_is_killed_or_hangs(
+    namespace: Cluster, background: Background, sample_pod: Manifest, kind: str
+) -> None:
+    """Another process each day; ``make soak`` has all."""
+    check(namespace, background, sample_pod, kind, restarts=2, pods=5)
+
+
+@pytest.mark.alone
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KILLED | STOPPED)
+def test_no_pod_fails_whichever_process_is_killed_or_hangs(
+    namespace: Cluster, background: Background, sample_pod: Manifest, kind: str
+) -> None:
+    check(namespace, background, sample_pod, kind, restarts=2, pods=20)
 
 
 @pytest.mark.alone
