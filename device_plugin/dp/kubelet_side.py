@@ -62,9 +62,11 @@ class KubeletServer:
 
     def update(self, offers: Mapping[str, Offer]) -> None:
         with self._lock:
-            self._offers = offers
+            is_first, self._offers = not self._offers, offers
             if self._is_active:
                 self._resources.update(offers)
+            elif is_first and offers:
+                _log.info("standing by to serve %s", ", ".join(sorted(offers)))
 
     def activate(self) -> None:
         """Begin to serve the kubelet; until then, offers are only recorded.

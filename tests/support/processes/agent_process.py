@@ -84,6 +84,16 @@ class AgentProcess:
             )
         wait_until(lambda: self.probe("/healthz") == 200)
 
+    def start_standby(self) -> subprocess.Popen[bytes]:
+        """Start the processes of the pod's container that stands by; needs TESSERA_LINK_DIR."""
+        with (self.root / "standby.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "device_plugin.app"],
+                env={**self.environment(), "TESSERA_STANDBY": "true"},
+                stdout=log,
+                stderr=log,
+            )
+
     def probe(self, path: str) -> int:
         """Return a probe's HTTP status; 0: no answer."""
         assert self.process is not None
@@ -107,12 +117,7 @@ class AgentProcess:
     def child(self, name: str) -> int:
         """Return the process ID of one of its two processes; 0 while that does not run."""
         assert self.process is not None
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        for pid in children.read_text().split():
-            with contextlib.suppress(OSError):
-                if Path(f"/proc/{pid}/comm").read_text().strip() == name:
-                    return int(pid)
-        return 0
+        return child_of(self.process.pid, name)
 
     def sockets(self) -> list[str]:
         """Return the sockets of resources and of the driver."""
@@ -186,6 +191,17 @@ class AgentProcess:
         name = profile if profile == "gpu" else f"mig-{profile}"
         (path,) = self._plugins_dir.glob(f"tessera-{name}-*.sock")
         return grpc.insecure_channel(f"unix:{path}")
+
+
+def child_of(parent: int, name: str) -> int:
+    """Return the process ID of a child by its name; 0 while it does not run."""
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+        for pid in children.split():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                    return int(pid)
+    return 0
 
 
 def _free_port() -> int:
