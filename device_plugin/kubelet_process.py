@@ -82,11 +82,11 @@ def run(
             server.activate()
         except OSError as err:
             _log.warning("not all resources are served yet: %s", err)
+        _start("registrar", registrar.run)
         if preparer is not None and driver is not None:
             preparer.refresh_files()
             driver.start()
         woken.set()
-        registrar.run()
 
     _start("link", link.run)
     _start("turn", take_turn)

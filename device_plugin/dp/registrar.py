@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent import futures
 from pathlib import Path
 from typing import Final, Never
 
@@ -59,12 +60,20 @@ class Registrar:
         due = [name for name in sockets if self._due.get(name, (now, 0.0))[0] <= now]
         if not due or not registration.is_listening(self._kubelet_socket):
             return
-        for name in due:
-            _, pause_s = self._due.get(name, (now, _FIRST_PAUSE_S))
-            longer_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            try:
-                registration.register(self._kubelet_socket, name, sockets[name])
-                pause_s = max(pause_s, _CONNECTS_WITHIN_S)
-            except RegistrationError as err:
-                _log.warning("will retry: %s", err)
-            self._due[name] = self._clock() + pause_s, longer_s
+        # Together, because the kubelet fails the pods of each resource until it is registered.
+        with futures.ThreadPoolExecutor(len(due)) as pool:
+            for name, attempt in zip(
+                due, pool.map(lambda name: self._attempt(name, sockets[name]), due), strict=True
+            ):
+                self._due[name] = attempt
+
+    def _attempt(self, name: str, endpoint: Path) -> tuple[float, float]:
+        """Register a resource; return the time of the next attempt, and the pause after that."""
+        _, pause_s = self._due.get(name, (0.0, _FIRST_PAUSE_S))
+        longer_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        try:
+            registration.register(self._kubelet_socket, name, endpoint)
+            pause_s = max(pause_s, _CONNECTS_WITHIN_S)
+        except RegistrationError as err:
+            _log.warning("will retry: %s", err)
+        return self._clock() + pause_s, longer_s
