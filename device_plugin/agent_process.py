@@ -74,7 +74,7 @@ def run(settings: Settings, meeting: Meeting, key: bytes, beat: Callable[[], Non
         settings.pod_resources_socket,
         settings.pod_logs_dir,
         checkpoint=Checkpoint(settings.device_plugins_dir / checkpoint.FILE_NAME),
-        reservations=reservations.prepared if settings.dra else lambda: (),
+        reservations=reservations.list_prepared if settings.dra else lambda: (),
     )
     holders = Holders(pods, gpud, settings.pod_name)
     notices = Notices(kube)

@@ -68,7 +68,7 @@ def run(
         woken.set()
 
     server = KubeletServer(resources, settings.listed_within_s, health.update)
-    registrar = Registrar(settings.kubelet_socket, server.disconnected)
+    registrar = Registrar(settings.kubelet_socket, server.find_disconnected)
     preparer, driver = _dra_driver(settings, health, woken) if settings.dra else (None, None)
     link = LinkServer(listener, server, woken)
     active = threading.Event()

@@ -43,7 +43,7 @@ class Reservations:
         self._pod_uids: dict[ClaimRef, frozenset[str]] = {}
         self._outdated: set[str] = set()
 
-    def prepared(self) -> tuple[Reservation, ...]:
+    def list_prepared(self) -> tuple[Reservation, ...]:
         """Return every claim that is prepared on this node, without querying the API server."""
         with self._lock:
             pod_uids = dict(self._pod_uids)

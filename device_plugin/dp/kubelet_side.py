@@ -79,9 +79,9 @@ class KubeletServer:
             self._resources.remove_stale_sockets()
             self._resources.update(self._offers)
 
-    def disconnected(self) -> Mapping[str, Path]:
+    def find_disconnected(self) -> Mapping[str, Path]:
         """Return the sockets of the resources whose lists no kubelet follows."""
-        return self._resources.disconnected()
+        return self._resources.find_disconnected()
 
     def is_responsive(self, within_s: float) -> bool:
         """Return whether calls that change resources can begin within some seconds."""

@@ -61,7 +61,7 @@ class Resources:
         servers = tuple(self._servers.items())
         return frozenset(name for name, server in servers if server.plugin.connected)
 
-    def disconnected(self) -> dict[str, Path]:
+    def find_disconnected(self) -> dict[str, Path]:
         """Return the sockets of the resources whose lists no kubelet follows.
 
         Any thread may call this.

@@ -58,7 +58,7 @@ class Node:
             kubelet.socket,
             kubelet.pod_logs,
             checkpoint=Checkpoint(kubelet.checkpoint),
-            reservations=self.reservations.prepared,
+            reservations=self.reservations.list_prepared,
         )
         (root / "cdi").mkdir()
         self._claim_file = root / "cdi" / cdi.file_name(CLAIM.uid)

@@ -40,7 +40,7 @@ def resources(tmp_path: Path) -> Iterator[Resources]:
 def test_a_resource_is_registered_and_again_after_the_kubelet_hung_up(
     kubelet: SimulatedKubelet, resources: Resources
 ) -> None:
-    registrar = Registrar(kubelet.device_plugins / "kubelet.sock", resources.disconnected)
+    registrar = Registrar(kubelet.device_plugins / "kubelet.sock", resources.find_disconnected)
     with endless(registrar.run, wake=registrar.wake):
         wait_until(lambda: RESOURCE in kubelet.resources())
         first = kubelet.resources()[RESOURCE]
