@@ -158,7 +158,7 @@ def split(data: memoryview) -> Iterator[memoryview]:
     at = 0
     while found := _NOT_ZERO.search(data, at):
         at = found.start()
-        if data[at : at + len(MAGIC)] != MAGIC or len(data) - at < _HEADER.size:
+        if bytes(data[at : at + len(MAGIC)]) != MAGIC or len(data) - at < _HEADER.size:
             raise FatBinaryError("a section with fat binaries contains something else")
         _, _, header_bytes, body_bytes = _HEADER.unpack_from(data, at)
         end = at + max(_HEADER.size, header_bytes + body_bytes)
