@@ -3,8 +3,8 @@
 It is a separate process because of its privileges: CAP_NET_ADMIN in the node's network
 namespace, CAP_BPF for one classifier, and no other capability, no cluster token and no other
 namespace. The node agent sends it tables on a socket; it reads nothing that a pod wrote. On
-SIGTERM it removes its rules and classifiers; if it is killed, they stay until the next linkd
-receives tables.
+SIGTERM it removes its rules and classifiers. If it is killed, or if another linkd has taken over
+its socket during an update, they stay until that linkd receives tables.
 """
 
 import json
@@ -112,6 +112,7 @@ class Server:
         self._chosen = selectors.DefaultSelector()
         self._listener = _listen(directory / SOCKET_NAME)
         self._path = directory / SOCKET_NAME
+        self._inode = self._path.stat().st_ino
         self._changes = kernel.open_change_socket()
         self._wake, woken = socket.socketpair()
         for one in (self._wake, woken):
@@ -131,7 +132,7 @@ class Server:
         self._due_at = time.monotonic() + _LATEST_S
 
     def run(self) -> None:
-        """Serve until SIGTERM, and then remove all rules."""
+        """Serve until SIGTERM, and then remove all rules, unless another linkd has taken over."""
         while True:
             ready = self._chosen.select(max(0.0, self._due_at - time.monotonic()))
             if any(key.fileobj is self._wake for key, _ in ready):
@@ -144,6 +145,9 @@ class Server:
                 self._followed_at = time.monotonic()
                 again = _LATEST_S if self._node.is_settled else _AGAIN_S
                 self._due_at = self._followed_at + again
+        if self._has_successor():
+            _log.info("the rules stay: another linkd serves")
+            return
         try:
             self._node.remove()
         except SecondLayerError as err:
@@ -151,6 +155,13 @@ class Server:
         finally:
             self._path.unlink(missing_ok=True)
         _log.info("no rule is left")
+
+    def _has_successor(self) -> bool:
+        """Return whether another linkd listens at the socket's path, as during an update."""
+        try:
+            return self._path.stat().st_ino != self._inode
+        except FileNotFoundError:
+            return False
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):

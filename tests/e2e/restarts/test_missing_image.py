@@ -19,6 +19,8 @@ Manifest = Callable[..., dict[str, Any]]
 TAG = "on-one-node"
 IMAGES = ("ctr", "-n", "k8s.io", "images")
 WITHOUT = ("ErrImagePull", "ImagePullBackOff")
+# The daemons of which an upgrade starts new pods at once; agents follow gpud.
+REPLACED = ("gpud", "hca", "links", "exporter")
 STARTED_S = 2.0
 BUSY = 2  # the slowest program in twenty may take twice as long
 MORE_PROGRAMS = 10
@@ -90,8 +92,10 @@ def pods_without_image(component: str, node: str) -> list[str]:
 
 
 def daemons(node: str) -> dict[str, tuple[str, int]]:
-    """Return the ready pods of gpud and hcad on a node, by UID, and their numbers of restarts."""
-    return serving("gpud", node) | serving("hca", node)
+    """Return the ready pods of the daemons on a node that an upgrade replaces together, by UID, and
+    their numbers of restarts.
+    """
+    return {uid: count for one in REPLACED for uid, count in serving(one, node).items()}
 
 
 class Programs:
@@ -123,10 +127,10 @@ def test_an_image_that_a_node_lacks_leaves_gpud_and_hcad_running(
     _, lacks_it = nodes
     settle(lacks_it)
     before = daemons(lacks_it)
-    assert len(before) == 2
+    assert len(before) == 4
     programs = Programs(namespace, sample_pod, lacks_it)
     upgrade()
-    until(lambda: pods_without_image("gpud", lacks_it) and pods_without_image("hca", lacks_it), 120)
+    until(lambda: all(pods_without_image(one, lacks_it) for one in REPLACED), 120)
     programs.run(MORE_PROGRAMS)
     assert daemons(lacks_it) == before
     namespace.apply(sample_pod("another", "--n", "1024", node=lacks_it, small=True))
@@ -135,12 +139,7 @@ def test_an_image_that_a_node_lacks_leaves_gpud_and_hcad_running(
     subprocess.run(rolled_back, check=True, capture_output=True, timeout=helm_release.ENDS_S)
     for node in nodes:
         settle(node)
-    until(
-        lambda: (
-            not pods_without_image("gpud", lacks_it) and not pods_without_image("hca", lacks_it)
-        ),
-        60,
-    )
+    until(lambda: not any(pods_without_image(one, lacks_it) for one in REPLACED), 60)
     programs.run(MORE_PROGRAMS)
     assert daemons(lacks_it) == before
     started_s = sorted(programs.started_s())

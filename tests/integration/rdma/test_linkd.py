@@ -180,6 +180,25 @@ def test_killed_it_leaves_rules_and_the_next_one_goes_on(node: Node) -> None:
     assert TABLE not in node.rules
 
 
+def test_another_one_takes_the_rules_over(node: Node) -> None:
+    """During an update both run: the old one ends when the new one's pod runs."""
+    node.pod("first", "10.92.1.2")
+    node.start().call("tables", document=codec.encode(TABLES))
+    old, path = node.process, node.directory / SOCKET_NAME
+    inode = path.stat().st_ino
+    client = node.start()
+    until(lambda: path.exists() and path.stat().st_ino != inode)
+    node.process, new = old, node.process
+    assert "the rules stay" in node.stop()
+    assert 'device "first"' in node.rules
+    node.process = new
+    client.call("tables", document=codec.encode(replace(TABLES, generation=2)))
+    assert client.call("state")["generation"] == 2
+    assert "no rule is left" in node.stop()
+    assert TABLE not in node.rules
+    assert not (node.directory / SOCKET_NAME).exists()
+
+
 def test_no_dropped_packet_is_lost_from_the_counts_while_rules_are_loaded(node: Node) -> None:
     """Under load, by one linkd after another, while a link of another pod comes and goes."""
     spoofed = "10.66.6.6"
