@@ -10,7 +10,10 @@ from vgpu_sim.isa import Module
 from vgpu_sim.isa.asm import assemble
 
 _KIND_F16, _KIND_F8F6F4, _PAIR, _SPARSE = 0, 2, 128, 512
+_KIND_MXF8F6F4, _KIND_MXF4, _KIND_MXF4NVF4 = 4, 5, 6
 _SMALL = 1 << 4 | 2 << 17 | 8 << 24  # 128 x 16
+_SCALED = 2 << 17 | 1 << 23 | 1 << 27  # the same, of a kind with scales
+_SCALES = 1 << 5  # a unit of the field that states how many elements a scale has
 _DESCRIPTOR = 8 << 16, 1 << 14 | 8
 
 
@@ -63,6 +66,16 @@ def _module(flags: int, idesc: int, *, tensor_memory: bool = True) -> Module:
         (_KIND_F8F6F4 | _SPARSE | 511 << 16, _SMALL, True, 1),  # metadata beyond the last column
         (_KIND_F16 | _SPARSE | 511 << 16, _SMALL, True, 0),
         (_KIND_F16 | _PAIR, _SMALL, True, 1),  # no pair of blocks
+        (_KIND_F16, _SMALL & ~(63 << 17), True, 1),  # no columns
+        (_KIND_F16 | 3 * _SCALES, _SMALL, True, 1),  # two bits have three values
+        (_KIND_MXF8F6F4 | _SCALES, _SCALED, True, 0),
+        (_KIND_MXF8F6F4, _SCALED, True, 1),  # rows have no 64 elements
+        (_KIND_MXF8F6F4 | 3 * _SCALES, _SCALED, True, 1),
+        (_KIND_MXF4, _SCALED, True, 0),
+        (_KIND_MXF4 | 2 * _SCALES | _SPARSE, _SCALED, True, 0),
+        (_KIND_MXF4 | 3 * _SCALES, _SCALED, True, 1),
+        (_KIND_MXF4NVF4 | 2 * _SCALES, _SCALED, True, 0),
+        (_KIND_MXF4NVF4 | 3 * _SCALES | _SPARSE, _SCALED, True, 1),
     ],
 )
 def test_illegal_words(flags: int, idesc: int, tensor_memory: bool, result: int) -> None:

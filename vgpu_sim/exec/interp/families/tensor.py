@@ -29,6 +29,7 @@ _CHUNK_BYTES: Final = 16
 _EDGE: Final = 8
 _MOST_COLUMNS: Final = 256
 _F16, _TF32, _F8F6F4, _I8, _MXF8F6F4, _MXF4, _MXF4NVF4 = range(7)
+_SCALE_FIELDS: Final = 3  # in two bits
 _SIZES: Final = {_F16: 2, _TF32: 4}
 _FORMATS: Final = {
     0: DataType.E4M3,
@@ -118,9 +119,13 @@ class Words:
         return _SIZES.get(self.kind, 1)
 
     @property
+    def scale_field(self) -> int:
+        return self.flags >> 5 & 3
+
+    @property
     def each(self) -> int:
         """The elements of depth that have one scale."""
-        return 64 >> (self.flags >> 5 & 3) << self.sparse
+        return 64 >> self.scale_field << self.sparse
 
     @property
     def adds(self) -> bool:
@@ -148,12 +153,14 @@ class Words:
 
     @property
     def legal(self) -> bool:
-        if self.kind > _MXF4NVF4:
+        if self.kind > _MXF4NVF4 or self.scale_field >= _SCALE_FIELDS:
+            return False
+        if self.kind == _MXF8F6F4 and self.scale_field == 0:  # its rows have no 64 elements
             return False
         if self.rows not in (64, 128) and not (self.stationary and self.rows == TENSOR_LANES // 4):
             return False
         split = max(self.parts, self.blocks)
-        if self.columns > _MOST_COLUMNS or self.columns % (8 * split):
+        if not 0 < self.columns <= _MOST_COLUMNS or self.columns % (8 * split):
             return False
         if (self.d & 0xFFFF) + self.columns // self.parts > TENSOR_COLUMNS:
             return False

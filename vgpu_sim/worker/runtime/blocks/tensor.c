@@ -20,7 +20,7 @@ enum { D, A, B = 3, INSTRUCTION = 5, FLAGS, SHARED_BYTES, SCALES, MASK = SCALES 
 enum { KIND = 7, ADDS = 8, IN_TENSOR = 16, PAIR = 128, STATIONARY = 256, SPARSE = 512,
        SHIFTED = 1024, ZEROED = 2048 }; /* in FLAGS */
 enum { SCALES_SHIFT = 5, POWER_SHIFT = 12, PLACES_SHIFT = 16, LANE_SHIFT = 25 };
-enum { BLOCKS = 2, MASK_WORDS = 4, MOST_SCALES = 4 };
+enum { BLOCKS = 2, MASK_WORDS = 4, MOST_SCALES = 4, SCALES_FIELDS = 3 };
 
 static uint16_t narrow(float value) {
   uint32_t bits;
@@ -99,12 +99,18 @@ static bool find_blocks(product *p, uint64_t shared_base, bool pair) {
   return true;
 }
 
+/* Return whether the field that states the elements of a scale is legal: it has two bits for three
+ * values, and MXF8F6F4 has no row of 64 elements. A row has at most MOST_SCALES scales then. */
+static bool is_scale_field(uint32_t kind, uint32_t field) {
+  return field < SCALES_FIELDS && (kind != MXF8F6F4 || field != 0);
+}
+
 /* Decode the words except the matrices; false: they are illegal. */
 static bool decode_product(product *p, const uint32_t *words) {
   const uint32_t idesc = words[INSTRUCTION], flags = words[FLAGS];
   const bool scaled = (flags & KIND) >= MXF8F6F4, stationary = flags & STATIONARY;
   p->kind = flags & KIND;
-  if (p->kind >= KINDS) return false;
+  if (p->kind >= KINDS || !is_scale_field(p->kind, flags >> SCALES_SHIFT & 3)) return false;
   const uint32_t rows = (idesc >> (scaled ? 27 : 24) & (scaled ? 3 : 31)) << (scaled ? 7 : 4);
   p->rows = rows / p->blocks;
   if (p->rows != 128 && p->rows != 64 && !(stationary && p->rows == 32)) return false;
@@ -113,7 +119,7 @@ static bool decode_product(product *p, const uint32_t *words) {
   p->scattered = !full && p->rows == 64;
   p->columns = (idesc >> 17 & 63) << 3;
   const uint32_t split = p->parts > p->blocks ? p->parts : p->blocks;
-  if (p->columns > TENSOR_MOST_COLUMNS || p->columns % (8 * split)) return false;
+  if (p->columns == 0 || p->columns > TENSOR_MOST_COLUMNS || p->columns % (8 * split)) return false;
   if ((words[D] & 0xffff) + p->columns / p->parts > TESSERA_TENSOR_COLUMNS) return false;
   if ((flags & IN_TENSOR) && (words[A] & 0xffff) + 8 > TESSERA_TENSOR_COLUMNS) return false;
   if ((flags & SPARSE) && (flags >> PLACES_SHIFT & 511) == TESSERA_TENSOR_COLUMNS - 1 &&
