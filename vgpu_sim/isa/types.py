@@ -325,6 +325,7 @@ class TrapCause(IntEnum):
     TENSOR_MEMORY = 5  # tensor memory is not allocated there, or not of the warp's lanes
     TENSOR_OPERAND = 6  # a descriptor or an operand of tcgen05 is illegal
     TENSOR_COPY = 7  # a tensor map, a coordinate or an address of a tensor copy is illegal
+    TENSOR_SATURATION = 8  # a product of integers in tensor memory is to saturate
 
 
 class SpecialRegister(IntEnum):

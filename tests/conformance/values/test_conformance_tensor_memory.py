@@ -7,7 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from support.kernels.tensor_memory import THREADS, Runs, check_hostile_words, end_well, module_of
-from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError
+from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
+from vgpu_sim.isa import TrapCause
 
 _MMA = "tcgen05.mma.cta_group::1.kind::f16 [%d], %x1, %x2, %idesc, %p;"
 _LEGAL = 1 << 4 | 2 << 17 | 8 << 24  # 128 x 16 x 16, f16 to f32
@@ -302,6 +303,24 @@ def test_metadata_that_ends_the_kernel(
     body = f"add.u32 %s, %ta, {metadata}; @%first tcgen05.mma.sp.cta_group::1.{statement}"
     module = module_of(body.replace("%meta", "%s"))
     assert end_well(module, (_DESCRIPTOR, _DESCRIPTOR, idesc, 0)) == [ends_well] * 2
+
+
+@pytest.mark.parametrize(
+    ("idesc", "cause"), [(8, TrapCause.TENSOR_SATURATION), (64, TrapCause.TENSOR_OPERAND)]
+)
+def test_saturation_ends_the_kernel_by_a_cause_of_its_own(idesc: int, cause: TrapCause) -> None:
+    module = module_of(f"@%first {_MMA.replace('kind::f16', 'kind::i8')}")
+    integers = (_LEGAL | 2 << 4) & ~16
+    assert end_well(module, (_DESCRIPTOR, _DESCRIPTOR, integers, 0)) == [True] * 2
+    words = _DESCRIPTOR, _DESCRIPTOR, integers | idesc, 0
+    assert end_well(module, words) == [False] * 2
+    with closing(Runs(module, 64)) as runs:
+        assert runs.cause_of_trap(*words) is cause
+
+
+def test_saturation_in_a_constant_descriptor_is_refused() -> None:
+    with pytest.raises(UnsupportedPtxError, match=r"i8 with bit 3 \(saturation\)"):
+        module_of(_MMA.replace("kind::f16", "kind::i8").replace("%idesc", "8"))
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ import os
 from contextlib import closing
 
 import numpy as np
+import pytest
 
 from support.execution import native_launch
 from support.execution.both_backends import Bench
 from support.execution.interpreted_ptx import compile_verified
-from vgpu_sim.exec.errors import ExecutionError
-from vgpu_sim.isa import Module
+from vgpu_sim.exec.errors import ExecutionError, KernelError
+from vgpu_sim.isa import Module, TrapCause
 
 SHARED_BYTES = 4096
 THREADS = 128
@@ -75,6 +76,13 @@ class Runs:
         except ExecutionError:
             return None
         return np.frombuffer(found[0], np.uint32)
+
+    def cause_of_trap(self, *words: int) -> TrapCause:
+        """Return the cause of the trap by which the interpreter's run ends."""
+        parameters = self._parameters(list(words))
+        with pytest.raises(KernelError, match="trap") as raised:
+            self._bench.interpret(self._module, self._grid, (THREADS, 1, 1), parameters)
+        return self._module.functions[0].code[raised.value.word].cause
 
     def execute(self, *words: int) -> np.ndarray | None:
         """Return the buffer after native code's run, or None after a trap.

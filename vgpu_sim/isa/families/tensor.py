@@ -18,8 +18,8 @@ ROWS = (
         " and of the last four for the odd block of a pair, are the lanes that are not written,"
         " except with bit 8. Flags: bits 0 to 2: the kind (0 f16, 1 tf32, 2 f8f6f4, 3 i8, 4"
         " mxf8f6f4, 5 mxf4, 6 mxf4nvf4); bit 3: D is added, else +0 or 0; bit 4: A is in tensor"
-        " memory; bits 5 and 6: each scale covers 64, 32 or 16 elements of depth, as 0, 1, 2, but not 64 in"
-        " kind 4; bit"
+        " memory; bits 5 and 6: each scale covers 64, 32 or 16 elements of depth, as 0, 1, 2,"
+        " but not 64 in kind 4; bit"
         " 7: a pair of blocks, of which each has half of the rows of A and D, and half of the"
         " columns of B; bit 8: `.ws`; bit 9: A is sparse (below); bit 10: row n of a block's A is"
         " the stored row n - 1, except row 0; bit 11, with bit 8: the first two of the eight words"
@@ -47,7 +47,8 @@ ROWS = (
         " 48 to 55, plus 1). That of part i begins as many columns after the begin of a span as"
         " bits 8i to 8i + 7 state, and this is a span of zeros if bit 32 + i is set. The compiler"
         " tests all fields before. d is 0, or 1 if a row of 16 bytes is outside the block's shared"
-        " memory, a format, a number of rows, of columns or of elements of a scale does not exist, the block has no tensor"
+        " memory, a format, a number of rows, of columns or of elements of a scale does not exist,"
+        " the block has no tensor"
         " memory or no other block of its pair; then nothing is written.",
         "tcgen05.mma",
         (D.B32,),

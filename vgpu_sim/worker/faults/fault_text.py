@@ -52,6 +52,8 @@ _CAUSES: Final = {
     TrapCause.TENSOR_COPY: "a tensor copy with an illegal tensor map, shared memory that is not"
     " aligned to 128 bytes, a row whose offset in bytes is not a multiple of 16, or a store"
     " or reduction with a negative coordinate",
+    TrapCause.TENSOR_SATURATION: "tcgen05.mma .kind::i8 with bit 3 of its instruction descriptor"
+    " (saturation) is not supported",
 }
 
 

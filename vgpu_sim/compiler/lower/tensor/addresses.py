@@ -32,9 +32,10 @@ from vgpu_sim.isa import (
 )
 
 D = DataType
-MEMORY, OPERAND = 1, 2
+MEMORY, OPERAND, SATURATION = 1, 2, 3
 """The codes that PTX of this folder returns in %code; 0 where nothing is wrong."""
-_CAUSES: Final = {MEMORY: TrapCause.TENSOR_MEMORY, OPERAND: TrapCause.TENSOR_OPERAND}
+CAUSES: Final = {MEMORY: TrapCause.TENSOR_MEMORY, OPERAND: TrapCause.TENSOR_OPERAND}
+SATURATION_CAUSES: Final = {**CAUSES, SATURATION: TrapCause.TENSOR_SATURATION}
 
 
 def begin(context: Context, match: Match) -> None:
@@ -157,6 +158,7 @@ def run(
     results: Many[Register] = (),
     *,
     shared: bool = False,
+    causes: Mapping[int, TrapCause] = CAUSES,
 ) -> None:
     """Emit code of which the first result is %code, then traps for what it found.
 
@@ -165,11 +167,11 @@ def run(
     builder, guard = context.builder, context.builder.guard
     found = keep(context, Literal(0))
     (library.call if shared else library.emit)(context, code, given, [found, *results])
-    trap(context, found)
+    trap(context, found, causes)
     builder.guard = guard
 
 
-def trap(context: Context, found: Register, causes: Mapping[int, TrapCause] = _CAUSES) -> None:
+def trap(context: Context, found: Register, causes: Mapping[int, TrapCause] = CAUSES) -> None:
     """Emit traps for the codes that a register may hold, without a guard."""
     builder = context.builder
     for number, cause in causes.items():

@@ -11,12 +11,15 @@ from vgpu_sim.compiler.lower.copies import library
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.matrix import fragments
 from vgpu_sim.compiler.lower.sequences import Sequence
-from vgpu_sim.compiler.lower.symbols.findings import Invalid
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.tensor import instruction_descriptors
 from vgpu_sim.compiler.lower.tensor.addresses import (
     BOTH,
     BOTH_BLOCKS,
+    CAUSES,
     PAIR_REGISTERS,
+    SATURATION,
+    SATURATION_CAUSES,
     TESTED,
     begin,
     columns_test,
@@ -126,6 +129,7 @@ def _tests(variant: _Variant) -> tree.Function:
     )
     body = f"""
       mov.b32 %code, 0; mov.b32 %places, 0;
+      {_SATURATION_TEST if kind == "i8" else ""}
       {pair_test() if pair else ""}
       {legal}
       {descriptor_test("%b_high")}
@@ -135,6 +139,7 @@ def _tests(variant: _Variant) -> tree.Function:
       {_metadata_test(kind, test) if variant.sparse else ""}
       {_ZEROS_TEST if variant.zeroed else ""}
       {BOTH}
+      {_SATURATED if kind == "i8" else ""}
     """
     given = "b32 %d, b32 %a_low, b32 %a_high, b32 %b_high, b32 %idesc, b32 %sa, b32 %sb"
     registers = f"{TESTED} .reg .b32 %n, %f, %wide, %width, %word; .reg .pred %small;"
@@ -142,6 +147,13 @@ def _tests(variant: _Variant) -> tree.Function:
     given += ", b32 %metadata, b32 %zeros_high"
     return library.function(variant.name, given, registers, body, "b32 %code, b32 %places")
 
+
+_SATURATES: Final = 8
+"""The bit of the instruction descriptor of .kind::i8 for which the PTX ISA states no arithmetic."""
+_SATURATION_TEST: Final = f"""
+  and.b32 %t0, %idesc, {_SATURATES}; setp.ne.u32 %out, %t0, 0; @%out bra SATURATED;
+"""
+_SATURATED: Final = f"bra TESTED; SATURATED: mov.b32 %code, {SATURATION}; TESTED:"
 
 _ZEROS_TEST: Final = """
   and.b32 %t0, %zeros_high, 0xff000070; setp.ne.u32 %out, %t0, 0; @%out bra ILLEGAL;
@@ -228,6 +240,8 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
     builder.guard = None
     metadata: Operand = tensor_address(context, rest.pop(0)) if variant.sparse else nothing
     idesc = rest.pop(0)
+    if kind == "i8" and isinstance(idesc, tree.Integer) and idesc.value & _SATURATES:
+        raise Unsupported(".kind::i8 with bit 3 (saturation) of the instruction descriptor")
     scales: list[Operand] = [nothing, nothing]
     if kind in _BLOCKS:
         scales = [tensor_address(context, rest.pop(0)) for _ in range(2)]
@@ -255,7 +269,8 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
     tested = [to, *left, right[1], description, *scales, metadata, zeros_high]
     places = builder.new_register(32)
     builder.guard = guard
-    run(context, _tests(variant), tested, [places], shared=True)
+    causes = SATURATION_CAUSES if kind == "i8" else CAUSES
+    run(context, _tests(variant), tested, [places], shared=True, causes=causes)
     builder.guard = None
     size = shared_size(context)
     known = Literal(variant.flags | shift << _POWER_SHIFT)

@@ -25,6 +25,7 @@ STATUS: Final = {
     TrapCause.TENSOR_MEMORY: int(CudaError.LAUNCH_FAILED),
     TrapCause.TENSOR_OPERAND: int(CudaError.LAUNCH_FAILED),
     TrapCause.TENSOR_COPY: int(CudaError.ILLEGAL_INSTRUCTION),
+    TrapCause.TENSOR_SATURATION: int(CudaError.LAUNCH_FAILED),
 }
 """The final status of the context, for each cause of a trap."""
 
