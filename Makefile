@@ -111,14 +111,14 @@ conformance: references ## check device plugins and DRA drivers, ours and others
 mutate: venv ## would the tests notice? a sample of small defects (N=95 SEED=1 ROOM=jit ARGS=--narrow or --record)
 	$(BIN)/python tests/mutation -n $(or $(N),95) --seed $(or $(SEED),1) $(addprefix --room=,$(ROOM)) $(ARGS)
 
-fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=10 jobs=2 meet=1 calls=1 kernel=FILE); or ir=1, text=all, proofs=1, memory=1, graph=1, hostile=1, kills=1 (torch=PYTHON), descriptors=1, tensors=1
+fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=10 jobs=2 meet=1 calls=1 kernel=FILE); or ir=1, text=all, proofs=1, memory=1, graph=1, hostile=1, kills=1 (torch=PYTHON), descriptors=1, tensors=1, words=1
 	@PYTHONPATH=tests $(if $(memory)$(graph)$(hostile),$(BIN)/tessera run --board h100-80gb --slice 1g.10gb -- )$(BIN)/python \
 	  $(if $(memory),-m support.fuzzers.memory_shadow,) $(if $(graph),-m support.fuzzers.graph_replay,) \
 	  $(if $(hostile),-m support.fuzzers.hostile_calls,) $(if $(kills),-m support.fuzzers.random_kills,) \
-	  $(if $(descriptors),-m support.fuzzers.hostile_descriptors,) $(if $(tensors),-m support.fuzzers.random_tensors,) \
-	  $(if $(memory)$(graph)$(hostile)$(kills)$(descriptors)$(tensors),,$(if $(text),-m support.fuzzers.hostile_text,$(if $(proofs),-m support.tools.prove_addresses, \
+	  $(if $(descriptors),-m support.fuzzers.hostile_descriptors,) $(if $(tensors),-m support.fuzzers.random_tensors,) $(if $(words),-m support.fuzzers.hostile_words,) \
+	  $(if $(memory)$(graph)$(hostile)$(kills)$(descriptors)$(tensors)$(words),,$(if $(text),-m support.fuzzers.hostile_text,$(if $(proofs),-m support.tools.prove_addresses, \
     -m support.fuzzers.$(if $(ir),random_ir,fuzzing)))) \
-	  $(foreach name,$(if $(hostile)$(kills),seed n minutes torch,$(if $(memory)$(graph)$(descriptors)$(tensors),seed n,$(if $(text),text n minutes jobs kernel folder,$(if $(proofs),n minutes folder, \
+	  $(foreach name,$(if $(hostile)$(kills),seed n minutes torch,$(if $(memory)$(graph)$(descriptors)$(tensors)$(words),seed n,$(if $(text),text n minutes jobs kernel folder,$(if $(proofs),n minutes folder, \
 	    seed n minutes jobs plans $(if $(ir),,meet calls) shrink kernel folder)))),$(name)=$($(name)))
 
 lint: venv ## ruff, mypy --strict and the layer contracts

@@ -9,10 +9,12 @@ compilations; ``swap``: better code that arrives while a launch runs; ``again``:
 ``cta``: blocks whose groups of lanes wait for each other; ``interleave``: client library and worker
 under random schedules (``schedules.h``); ``interleave_pool``: runners and helpers of the pool;
 ``rounds``: turns of blocks that wait for others that have not started.
+``words``: what kernels pass to the functions of their thread state.
 ``latency`` only measures, and must still build.
 """
 
 import functools
+import os
 import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from support.kept import native_parts
+from vgpu_sim.hal.compute import abi
 
 ROOT = Path(__file__).parents[4]
 WORKER = ROOT / "vgpu_sim/worker/runtime"
@@ -54,8 +57,8 @@ def compile_objects(
     return tuple(made)
 
 
-def link(sanitizer: str, program: Path, objects: Iterable[Path]) -> Path:
-    command = ["cc", *flags(sanitizer), "-o", str(program), *map(str, objects), "-lm"]
+def link(sanitizer: str, program: Path, objects: Iterable[Path], *more: str) -> Path:
+    command = ["cc", *flags(sanitizer), "-o", str(program), *map(str, objects), *more, "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     expect_success(done, sanitizer)
     return program
@@ -132,6 +135,62 @@ def test_turns_are_proportional_to_the_blocks_that_wait(tmp_path: Path) -> None:
 
 def test_latency_program_builds(tmp_path: Path, runtime: Runtime) -> None:
     build("latency", "plain", tmp_path, runtime)
+
+
+_DATA = (
+    "current_block",
+    "status",
+    "trap_word",
+    "shared_base",
+    "local_base",
+    "block_index",
+    "turns",
+)
+"""The fields of a thread state that are no functions."""
+CALLED = tuple(name for name, *_ in abi.ThreadState._fields_ if name not in _DATA)
+_WORDS = {"multiply": 300}
+"""For each function, how many groups of words it is called with; 20,000 for others."""
+
+
+def link_words(directory: Path, objects: Iterable[Path]) -> Path:
+    made = compile_objects("address", directory, [HARNESS / "words.c"])
+    wrapped = "-Wl,--wrap=tw_die_of_trap,--wrap=mmap"
+    return link("address", directory / "words", [*made, *objects], wrapped)
+
+
+def call_with_words(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=BUSY_S, check=False)
+
+
+def test_words_of_kernels_lead_no_function_beyond_its_memory(
+    tmp_path: Path, runtime: Runtime
+) -> None:
+    """A seed that failed fails again. ``make fuzz words=1 n=1000000`` draws more words."""
+    program = link_words(tmp_path, runtime("address"))
+    assert sorted(call_with_words(program).stdout.split()) == sorted(CALLED)
+    count, seed = (os.environ.get(f"TESSERA_HOSTILE_WORDS{end}") for end in ("", "_SEED"))
+    for name in CALLED:
+        words = count or str(_WORDS.get(name, 20_000))
+        done = call_with_words(program, name, seed or "1", words)
+        assert done.returncode == 0, (name, done.stdout + done.stderr)
+        ok, good, *_ = done.stdout.split()
+        assert ok == "ok", done.stdout
+        assert int(good) > 0, (name, done.stdout)  # legal words are among them
+        print(f"{name}: {done.stdout.strip()}")
+
+
+def test_a_field_that_is_not_tested_is_detected(tmp_path: Path, runtime: Runtime) -> None:
+    text, test = (WORKER / "blocks/tensor.c").read_text(), "field < SCALES_FIELDS"
+    assert text.count(test) == 1
+    changed = tmp_path / "untested.c"
+    changed.write_text(text.replace(test, "field <= SCALES_FIELDS"))
+    objects = [path for path in runtime("address") if not path.name.startswith("tensor-")]
+    assert len(objects) == len(runtime("address")) - 1
+    objects += compile_objects("address", tmp_path, [changed])
+    done = call_with_words(link_words(tmp_path, objects), "multiply", "1", "3000")
+    assert done.returncode != 0
+    assert "untested.c" in done.stderr, done.stderr
 
 
 SCHEDULED = {
