@@ -25,8 +25,9 @@ TESSERA_HD unsigned short tessera_bfloat16_bits_of_double(double d) {
   float f = (float)d;
   if ((double)f != d && d == d && (__builtin_bit_cast(unsigned int, f) & 1) == 0) {
     const unsigned int b = __builtin_bit_cast(unsigned int, f);
-    const bool above = (double)f < d;
-    f = __builtin_bit_cast(float, (f > 0.0f) == above ? b + 1 : b - 1);
+    /* Of magnitudes, as a zero has no sign that a comparison sees. */
+    const bool is_less = __builtin_fabs((double)f) < __builtin_fabs(d);
+    f = __builtin_bit_cast(float, is_less ? b + 1 : b - 1);
   }
   return tessera_bfloat16_bits(f);
 }

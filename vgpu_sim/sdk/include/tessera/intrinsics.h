@@ -185,7 +185,11 @@ TESSERA_D unsigned long long __nv_ullmin(unsigned long long a, unsigned long lon
 }
 TESSERA_ASM1(__nv_brev, int, int, "brev.b32", "=r", "r")
 TESSERA_ASM1(__nv_brevll, long long, long long, "brev.b64", "=l", "l")
-TESSERA_ASM3(__nv_byte_perm, int, "prmt.b32", "r")
+TESSERA_ASM3(tessera_permuted, int, "prmt.b32", "r")
+/* Of each digit of the selector, CUDA defines 3 bits; the fourth makes prmt repeat a byte's sign. */
+TESSERA_D int __nv_byte_perm(int a, int b, int selector) {
+  return tessera_permuted(a, b, selector & 0x7777);
+}
 TESSERA_ASM3(__nv_sad, int, "sad.s32", "r")
 TESSERA_ASM2(__nv_mulhi, int, "mul.hi.s32", "r")
 TESSERA_ASM2(__nv_umulhi, unsigned int, "mul.hi.u32", "r")
