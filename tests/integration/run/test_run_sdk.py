@@ -70,6 +70,7 @@ def test_textures_and_surfaces_return_what_the_host_computes(tmp_path: Path) -> 
         ),
         ("halves", ["halves", "bfloat16"]),
         ("conversions", ["half", "bfloat16", "8 bits", "permutations", "integers"]),
+        ("implicit_includes", ["implicit includes"]),
     ],
 )  # fmt: skip
 def test_what_programs_commonly_write_computes_right(
