@@ -172,6 +172,18 @@ def test_the_clangs_errors_and_exit_status_pass_through(tmp_path: Path) -> None:
     assert "not implemented in the CUDA headers of tessera cc" in made.stderr
 
 
+def test_shuffles_without_a_mask_are_refused_with_the_function_to_use(tmp_path: Path) -> None:
+    names = ("__shfl", "__shfl_up", "__shfl_down", "__shfl_xor")
+    source = tmp_path / "shuffles.cu"
+    lines = (f"__global__ void k{name}(float *p) {{ *p = {name}(*p, 1); }}\n" for name in names)
+    source.write_text("".join(lines))
+    made = compile_cuda(tmp_path, "-ptx", str(source))
+    assert made.returncode == 1
+    for name in names:
+        assert f"later have no {name}; use {name}_sync, whose first" in made.stderr
+    assert "Cannot select" not in made.stderr
+
+
 @pytest.mark.parametrize("options", [["-ptx"], ["-rdc=true", "-o", "program"]])
 def test_variables_with_addresses_of_each_other_are_named(
     tmp_path: Path, options: list[str]

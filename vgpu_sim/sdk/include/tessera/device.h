@@ -56,6 +56,11 @@ typedef unsigned int cuuint32_t; /* a name that clang's next header uses */
 #define __reduce_and_sync tessera_unused__reduce_and_sync
 #define __reduce_or_sync tessera_unused__reduce_or_sync
 #define __reduce_xor_sync tessera_unused__reduce_xor_sync
+/* From compute capability 7.0 on, there are no shuffles without a mask (below). */
+#define __shfl tessera_unused__shfl
+#define __shfl_up tessera_unused__shfl_up
+#define __shfl_down tessera_unused__shfl_down
+#define __shfl_xor tessera_unused__shfl_xor
 #include <__clang_cuda_intrinsics.h>
 #undef atomicAdd
 #undef atomicAdd_block
@@ -75,6 +80,11 @@ typedef unsigned int cuuint32_t; /* a name that clang's next header uses */
 #undef __reduce_and_sync
 #undef __reduce_or_sync
 #undef __reduce_xor_sync
+#undef __shfl
+#undef __shfl_up
+#undef __shfl_down
+#undef __shfl_xor
+#include "removed.h"
 #include <__clang_cuda_complex_builtins.h>
 
 #endif
