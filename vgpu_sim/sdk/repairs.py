@@ -13,6 +13,9 @@ _NO_ALIGNMENT = re.compile(rb"(?m)^(\s*alloca\.u(?:32|64)\s[^,;\n]*,[^,;\n]*),\s
 # LLVM writes a variable behind those that its initializer names, and fails if there is no such
 # order.
 _CIRCULAR = "Circular dependency found in global variable set"
+# LLVM calls functions for divisions and conversions of 128-bit integers that it does not expand,
+# and its NVPTX target has none. The second text is that of LLVM 19.
+_NO_FUNCTION = ("unsupported library call operation", 'Undefined external symbol ""')
 _VARIABLE = re.compile(rb'(?m)^@("[^"\n]+"|[\w.$]+) = (?!external|available_externally)(.*)$')
 _NAMED = re.compile(rb'@("[^"\n]+"|[\w.$]+)')
 _PART = re.compile(r"[NL]*([1-9]\d*)")
@@ -23,11 +26,18 @@ def run_clang(steps: Steps, command: Sequence[str | Path], output: Path, source:
 
     Raises:
         CompileError: clang failed; if initializers of variables name each other, the text names
-            these variables.
+            these variables, and if LLVM has no function for an operation, the types to avoid.
     """
     try:
-        steps.run([*command, "-o", output], [_CIRCULAR])
+        steps.run([*command, "-o", output], [_CIRCULAR, *_NO_FUNCTION])
     except KnownFailureError as err:
+        if any(text in str(err) for text in _NO_FUNCTION):
+            raise CompileError(
+                f"{source}: this clang cannot compile divisions of 128-bit integers, or conversions"
+                " between them and floating-point types, in this device code; avoid them, or"
+                " select clang 19 with -ccbin DIRECTORY",
+                err.status,
+            ) from err
         code = steps.file("circular", ".ll")
         steps.run([*command, "-emit-llvm", "-o", code])
         names = ", ".join(find_circular(steps.read(code)))

@@ -35,6 +35,19 @@ def test_messages_of_known_failures_are_not_printed(
     assert capfd.readouterr().err == ("" if is_known else f"{message}\n")
 
 
+@pytest.mark.parametrize(
+    "message", ["unsupported library call operation!", 'Undefined external symbol ""']
+)
+def test_operations_for_which_llvm_has_no_function_are_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], message: str
+) -> None:
+    script = f"echo 'fatal error: error in backend: {message}' >&2; exit 70"
+    with pytest.raises(CompileError, match=r"^k\.cu: .* divisions of 128-bit integers") as raised:
+        repairs.run_clang(Steps(tmp_path), ["sh", "-c", script], tmp_path / "k.ptx", "k.cu")
+    assert raised.value.status == 70
+    assert capfd.readouterr().err == ""
+
+
 def test_alignments_of_zero_become_that_of_the_stack() -> None:
     text = b"\talloca.u64 %rd1, %rd2, 0;\n\talloca.u64 %rd3, %rd4, 16;\n"
     assert repairs.correct_ptx(text) == text.replace(b", 0;", b", 8;")
