@@ -52,6 +52,10 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                     if not library.name.startswith(".") and not library.is_dir()
                 }
             )
+        else:
+            # Without plugins/start: pytest takes its sitecustomize.py in such an installation for
+            # the module of that name, which a distribution's Python has imported already.
+            build_data["force_include_editable"] = {"plugins/torch": "vgpu_sim/plugins/torch"}
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{tag}"
 

@@ -10,7 +10,7 @@ from benchmarks.torch.rules.row import Case, Expected, Operand, Row
 MOVED = ("float16", "bfloat16", "float32", "int64", "bool")
 
 
-def filled(dtype: str, shape: Sequence[int]) -> Array:
+def special_array(dtype: str, shape: Sequence[int]) -> Array:
     """Return special values of a type, repeated to fill a shape."""
     return np.resize(special_values(dtype), tuple(shape))
 
@@ -35,7 +35,7 @@ def results(
     )
 
 
-def moved(
+def make_moves(
     call: str,
     function: Callable[..., Array | Sequence[Array]],
     shapes: Sequence[Sequence[int]] = ((2, 3, 4),),
@@ -44,7 +44,7 @@ def moved(
     """Make one case of special values in some shapes, whose elements are moved unchanged."""
 
     def make(row: Row, dtype: str) -> Iterator[Case]:
-        operands = tuple(Operand(filled(dtype, shape), dtype) for shape in shapes)
+        operands = tuple(Operand(special_array(dtype, shape), dtype) for shape in shapes)
         computed = function(*(operand.values for operand in operands))
         target = dtype if result == "same" else result
         yield Case(call, operands, results(computed, target), label=dtype)
@@ -52,7 +52,7 @@ def moved(
     return make
 
 
-def counted(
+def make_small(
     call: str,
     function: Callable[..., Array | Sequence[Array]],
     shapes: Sequence[Sequence[int]],

@@ -28,6 +28,6 @@ def page(address: str) -> str:
     return f"https://docs.pytorch.org/docs/stable/{address}"
 
 
-def documented(function: str) -> str:
+def cite_page(function: str) -> str:
     """Name a function's text in PyTorch's documentation, which the wheel has, too."""
     return f"{page(f'generated/torch.{function}.html')} (torch/_torch_docs.py: {function})"

@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.torch.rules.dtypes import ALL, COMPLEXES, FLOATS, REALS, REALS_AND_BOOL, Array
 from benchmarks.torch.rules.elementwise import Compute, Functor, binary, unary
 from benchmarks.torch.rules.row import Row
-from benchmarks.torch.rules.sources import cuda, documented, native
+from benchmarks.torch.rules.sources import cite_page, cuda, native
 
 _EQUALITY = cuda("CompareEQKernel.cu", "CompareEqFunctor, compare_eq_ne_kernel")
 _ORDER = cuda("CompareKernels.cu", "CompareFunctor")
@@ -117,7 +117,7 @@ ROWS = (
     _test("isfinite", _is_finite, native("TensorCompare.cpp", "isfinite"), ALL),
     _test("isposinf", np.isposinf, cuda("TensorCompare.cu", "isposinf_kernel_impl"), FLOATS),
     _test("isneginf", np.isneginf, cuda("TensorCompare.cu", "isneginf_kernel_impl"), FLOATS),
-    _test("signbit", _signbit, documented("signbit"), REALS),
+    _test("signbit", _signbit, cite_page("signbit"), REALS),
     _test(
         "logical_not", lambda a: a == 0, cuda("UnarySignKernels.cu", "logical_not_kernel_cuda"), ALL
     ),

@@ -16,9 +16,9 @@ from benchmarks.torch.rules.dtypes import (
     opmath,
     special_values,
 )
-from benchmarks.torch.rules.exact import MOVED, filled, results
+from benchmarks.torch.rules.exact import MOVED, results, special_array
 from benchmarks.torch.rules.row import Case, Expected, Operand, Row
-from benchmarks.torch.rules.sources import cuda, documented, native
+from benchmarks.torch.rules.sources import cite_page, cuda, native
 
 _RANGES = cuda("RangeFactories.cu", "arange_cuda_out")
 _LINSPACE = cuda("RangeFactories.cu", "linspace_cuda_out")
@@ -104,7 +104,7 @@ def _made(
     """Make a case of a factory, which may follow a tensor ``a`` of two rows and three columns."""
 
     def make(row: Row, dtype: str) -> Iterator[Case]:
-        values = filled(dtype, (2, 3))
+        values = special_array(dtype, (2, 3))
         text = call.format(f"dtype=torch.{dtype}, device=DEVICE")
         operands = (
             (Operand(values, dtype),)
@@ -179,12 +179,12 @@ ROWS = (
          native(_FACTORY, "ones_like")),
     _row("new_ones", _made("a.new_ones((2, 3))", _constant(1)), _VALUE,
          native(_FACTORY, "new_ones")),
-    _row("zeros", _made("torch.zeros((2, 3), {0})", _constant(0)), _VALUE, documented("zeros")),
+    _row("zeros", _made("torch.zeros((2, 3), {0})", _constant(0)), _VALUE, cite_page("zeros")),
     _row("zeros_like", _made("torch.zeros_like(a)", _constant(0)), _VALUE,
-         documented("zeros_like")),
+         cite_page("zeros_like")),
     _row("new_zeros", _made("a.new_zeros((2, 3))", _constant(0)), _VALUE,
-         documented("Tensor.new_zeros")),
-    _row("zero_", _made("a.zero_()", _constant(0)), _VALUE, documented("Tensor.zero_")),
+         cite_page("Tensor.new_zeros")),
+    _row("zero_", _made("a.zero_()", _constant(0)), _VALUE, cite_page("Tensor.zero_")),
     _row("eye", _made("torch.eye(2, 3, {0})", lambda dtype, a: np.eye(2, 3)), _VALUE,
          native(_FACTORY, "eye")),
     _row("empty", _made("torch.empty((2, 3), {0})", _constant(0), True), _EMPTY,

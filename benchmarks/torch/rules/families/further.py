@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from benchmarks.torch.rules.closeness import close
 from benchmarks.torch.rules.dtypes import FLOATS, INTS, REALS, Array, cast, special_values
 from benchmarks.torch.rules.elementwise import Functor, binary, unary
-from benchmarks.torch.rules.exact import counted, filled, results, small
-from benchmarks.torch.rules.reduced import close
+from benchmarks.torch.rules.exact import make_small, results, small, special_array
 from benchmarks.torch.rules.row import Case, Expected, Operand, Row
-from benchmarks.torch.rules.sources import cuda, documented, native, page
+from benchmarks.torch.rules.sources import cite_page, cuda, native, page
 
 Make = Callable[[Row, str], Iterator[Case]]
 
@@ -81,7 +81,7 @@ def _fixed(call: str, function: Callable[[Array], Array]) -> Make:
     """Make a case of special values whose random choice has one outcome."""
 
     def make(row: Row, dtype: str) -> Iterator[Case]:
-        values = filled(dtype, (4, 8))
+        values = special_array(dtype, (4, 8))
         yield Case(call, (Operand(values, dtype),), results(function(values), dtype), label=dtype)
 
     return make
@@ -154,43 +154,43 @@ ROWS = (
     _row("allclose", _alike, "isclose everywhere", native("TensorCompare.cpp", "allclose"),
          (*FLOATS, *INTS)),
     _row("isin", _is_in, "by ==, to which a number is rounded: NaN is in no list",
-         documented("isin"), ("float16", "bfloat16", "float32", *INTS)),
+         cite_page("isin"), ("float16", "bfloat16", "float32", *INTS)),
     _row("logsumexp", _along("torch.logsumexp(a, -1)", _log_sum, 8), "in float32, rounded once",
-         documented("logsumexp")),
-    _row("float_power", _float_power, "in float64", documented("float_power"), REALS),
+         cite_page("logsumexp")),
+    _row("float_power", _float_power, "in float64", cite_page("float_power"), REALS),
     _row("resize_", _fixed("a.clone().resize_(2, 3)", lambda a: a.ravel()[:6].reshape(2, 3)),
-         "elements keep their places in memory", documented("Tensor.resize_"), REALS),
+         "elements keep their places in memory", cite_page("Tensor.resize_"), REALS),
     _row("nn.functional.dropout", _fixed("F.dropout(a, 0.0)", lambda a: a),
          "with p = 0 elements are unchanged", page("generated/torch.nn.functional.dropout.html")),
     _row("bernoulli", _fixed("torch.bernoulli(torch.ones_like(a))", lambda a: np.ones_like(a)),
-         "a probability of 1 gives 1", documented("bernoulli")),
-    _row("rand_like", _typed("torch.rand_like(a)"), _RANDOM, documented("rand_like")),
-    _row("randn", _typed("torch.randn((3, 4), {0})"), _RANDOM, documented("randn")),
-    _row("randn_like", _typed("torch.randn_like(a)"), _RANDOM, documented("randn_like")),
-    _row("randint", _typed("torch.randint(0, 5, (3, 4), {0})"), _RANDOM, documented("randint"),
+         "a probability of 1 gives 1", cite_page("bernoulli")),
+    _row("rand_like", _typed("torch.rand_like(a)"), _RANDOM, cite_page("rand_like")),
+    _row("randn", _typed("torch.randn((3, 4), {0})"), _RANDOM, cite_page("randn")),
+    _row("randn_like", _typed("torch.randn_like(a)"), _RANDOM, cite_page("randn_like")),
+    _row("randint", _typed("torch.randint(0, 5, (3, 4), {0})"), _RANDOM, cite_page("randint"),
          (*INTS, *FLOATS)),
-    _row("uniform", _typed("a.uniform_()"), _RANDOM, documented("Tensor.uniform_")),
-    _row("normal", _typed("a.normal_()"), _RANDOM, documented("Tensor.normal_")),
-    _row("nn.functional.conv2d", counted("F.conv2d(a, b)", _convolved, ((1, 2, 5, 6), (3, 2, 2, 3))),
+    _row("uniform", _typed("a.uniform_()"), _RANDOM, cite_page("Tensor.uniform_")),
+    _row("normal", _typed("a.normal_()"), _RANDOM, cite_page("Tensor.normal_")),
+    _row("nn.functional.conv2d", make_small("F.conv2d(a, b)", _convolved, ((1, 2, 5, 6), (3, 2, 2, 3))),
          _EXACT, page("generated/torch.nn.functional.conv2d.html")),
-    _row("nn.functional.conv1d", counted("F.conv1d(a, b)", _convolved_line, ((2, 2, 7), (3, 2, 3))),
+    _row("nn.functional.conv1d", make_small("F.conv1d(a, b)", _convolved_line, ((2, 2, 7), (3, 2, 3))),
          _EXACT, page("generated/torch.nn.functional.conv1d.html")),
-    _row("nn.functional.avg_pool2d", counted("F.avg_pool2d(a, 2)",
+    _row("nn.functional.avg_pool2d", make_small("F.avg_pool2d(a, 2)",
          lambda a: _windows(a).mean((-1, -2)), ((1, 2, 4, 6),)), _POOL,
          page("generated/torch.nn.functional.avg_pool2d.html")),
-    _row("nn.functional.max_pool2d", counted("F.max_pool2d(a, 2)",
+    _row("nn.functional.max_pool2d", make_small("F.max_pool2d(a, 2)",
          lambda a: _windows(a).max((-1, -2)), ((1, 2, 4, 6),)), _POOL,
          page("generated/torch.nn.functional.max_pool2d.html")),
-    _row("nn.functional.max_pool1d", counted("F.max_pool1d(a, 2)",
+    _row("nn.functional.max_pool1d", make_small("F.max_pool1d(a, 2)",
          lambda a: a.reshape(2, 3, 2).max(-1)[None], ((1, 2, 6),)), _POOL,
          page("generated/torch.nn.functional.max_pool1d.html")),
-    _row("nn.functional.adaptive_avg_pool2d", counted("F.adaptive_avg_pool2d(a, (2, 3))",
+    _row("nn.functional.adaptive_avg_pool2d", make_small("F.adaptive_avg_pool2d(a, (2, 3))",
          lambda a: _windows(a).mean((-1, -2)), ((1, 2, 4, 6),)), _POOL,
          page("generated/torch.nn.functional.adaptive_avg_pool2d.html")),
-    _row("linalg.norm", counted("torch.linalg.norm(a, 1, 1)", lambda a: np.abs(a).sum(1), ((4, 5),)),
+    _row("linalg.norm", make_small("torch.linalg.norm(a, 1, 1)", lambda a: np.abs(a).sum(1), ((4, 5),)),
          _EXACT, cuda("ReduceNormKernel.cu", "norm_launch_kernel")),
-    _row("dist", counted("torch.dist(a, b, 1)", lambda a, b: np.asarray(np.abs(a - b).sum()),
-         ((4, 5), (4, 5))), _EXACT, documented("dist")),
+    _row("dist", make_small("torch.dist(a, b, 1)", lambda a, b: np.asarray(np.abs(a - b).sum()),
+         ((4, 5), (4, 5))), _EXACT, cite_page("dist")),
     _row("nn.functional.kl_div", _divergence, "target * (log(target) - input), 0 where target is 0",
          native("Loss.cpp", "_kl_div_non_log_target"), _PURE),
 )  # fmt: skip

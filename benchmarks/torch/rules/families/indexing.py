@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks.torch.rules.dtypes import FLOATS, INTS, REALS, Array, cast, special_values
-from benchmarks.torch.rules.exact import MOVED, filled, results, small
+from benchmarks.torch.rules.exact import MOVED, results, small, special_array
 from benchmarks.torch.rules.row import Case, Operand, Row
-from benchmarks.torch.rules.sources import cuda, documented, header
+from benchmarks.torch.rules.sources import cite_page, cuda, header
 
 _INDEX = "IndexKernel.cu"
 _SCATTER = "ScatterGatherKernel.cu"
@@ -25,7 +25,7 @@ def _with_index(
     """Make a case of a tensor ``a``, an index ``b`` and perhaps a source ``c``."""
 
     def make(row: Row, dtype: str) -> Iterator[Case]:
-        fill = small if whole else filled
+        fill = small if whole else special_array
         operands = [Operand(fill(dtype, (4, 5)), dtype), Operand(index, "int64")]
         if source_shape is not None:
             source = np.flip(fill(dtype, source_shape)).copy()
@@ -108,13 +108,13 @@ def _search(call: str, side: str, reverse: bool) -> Make:
 
 
 def _nonzero(row: Row, dtype: str) -> Iterator[Case]:
-    values = filled(dtype, (4, 5))
+    values = special_array(dtype, (4, 5))
     places = np.argwhere(values != 0)
     yield Case("torch.nonzero(a)", (Operand(values, dtype),), results(places, "int64"), label=dtype)
 
 
 def _argwhere(row: Row, dtype: str) -> Iterator[Case]:
-    values = filled(dtype, (4, 5))
+    values = special_array(dtype, (4, 5))
     places = np.argwhere(values != 0)
     yield Case(
         "torch.argwhere(a)", (Operand(values, dtype),), results(places, "int64"), label=dtype
@@ -164,13 +164,13 @@ _SORT = header("ATen/native/cuda/SortingCommon.cuh", "GTOp, LTOp with handleNaN"
 
 ROWS = (
     _row("index_select", _with_index("torch.index_select(a, 1, b)", _COLUMNS, lambda a, b: a[:, b]),
-         _BITS, documented("index_select")),
+         _BITS, cite_page("index_select")),
     _row("index", _with_index("a[:, b]", _SIGNED, lambda a, b: a[:, b]),
          "negative indices count from the end", cuda(_INDEX, "index_kernel_impl")),
     _row("gather", _with_index("torch.gather(a, 1, b)", _TABLE,
          lambda a, b: np.take_along_axis(a, b, 1)), _BITS, cuda(_SCATTER, "gather_cuda_kernel")),
     _row("take_along_dim", _with_index("torch.take_along_dim(a, b, 1)", _TABLE,
-         lambda a, b: np.take_along_axis(a, b, 1)), _BITS, documented("take_along_dim")),
+         lambda a, b: np.take_along_axis(a, b, 1)), _BITS, cite_page("take_along_dim")),
     _row("index_fill", _with_index("a.index_fill(1, b, 1)", _SIGNED,
          lambda a, b: _assign(a, b, 1)), "the number is converted to the type",
          cuda(_INDEX, "index_fill_kernel")),
@@ -180,10 +180,10 @@ ROWS = (
          _COLUMNS, _assign, (4, 3)), _BITS, cuda(_INDEX, "index_put_kernel_impl")),
     _row("index_put.accumulate", _with_index(
          "a.index_put((torch.arange(4, device=DEVICE)[:, None], b), c, accumulate=True)",
-         np.array([3, 0, 3]), _add_at, (4, 3), True), _ATOMIC, documented("Tensor.index_put_"),
+         np.array([3, 0, 3]), _add_at, (4, 3), True), _ATOMIC, cite_page("Tensor.index_put_"),
          REALS),
     _row("index_add", _with_index("a.index_add(1, b, c)", np.array([3, 0, 3]), _add_at, (4, 3),
-         True), _ATOMIC, documented("Tensor.index_add_"), REALS),
+         True), _ATOMIC, cite_page("Tensor.index_add_"), REALS),
     _row("scatter", _with_index("a.scatter(1, b, c)", _APART, _scatter, (4, 3)), _BITS,
          cuda(_SCATTER, "scatter_cuda_kernel")),
     _row("scatter.value", _with_index("a.scatter(1, b, 1)", _APART,
@@ -195,14 +195,14 @@ ROWS = (
          (4, 3), True), _ATOMIC, cuda(_SCATTER, "scatter_reduce_cuda_kernel"), REALS),
     _row("scatter_reduce.amax", _with_index("a.scatter_reduce(1, b, c, 'amax')", _TABLE,
          _scatter_extreme, (4, 3), True), "the largest of self and source",
-         documented("Tensor.scatter_reduce_"), REALS),
+         cite_page("Tensor.scatter_reduce_"), REALS),
     _row("put", _with_index("a.put(b, c)", np.array([7, -1, 0]), _put, (3,)),
          "negative indices count from the end", cuda(_INDEX, "put_kernel")),
     _row("masked_scatter", _with_index("a.masked_scatter(b % 2 == 0, c)",
          np.arange(20).reshape(4, 5), lambda a, b, c: _masked_scatter(a, b % 2 == 0, c), (10,)),
          "the source's elements in order", cuda(_INDEX, "launch_masked_scatter_kernel")),
     _row("nn.functional.embedding", _with_index("F.embedding(b, a)", np.array([[3, 0], [2, 2]]),
-         lambda a, b: a[b]), _BITS, documented("embedding"), FLOATS),
+         lambda a, b: a[b]), _BITS, cite_page("embedding"), FLOATS),
     _row("sort", _sorted("torch.sort(a)", False), _NAN_LAST, _SORT, _ORDERED),
     _row("argsort", _sorted("torch.argsort(a, descending=True)", True, True), _NAN_LAST, _SORT,
          _ORDERED),
@@ -210,7 +210,7 @@ ROWS = (
          header("ATen/native/cuda/SortingRadixSelect.cuh", "TopKTypeConfig"), _ORDERED),
     _row("kthvalue", _kth, _NAN_LAST, header("ATen/native/cuda/SortingRadixSelect.cuh",
          "TopKTypeConfig"), _ORDERED),
-    _row("mode", _mode, "the least of the most frequent", documented("mode"), _ORDERED),
+    _row("mode", _mode, "the least of the most frequent", cite_page("mode"), _ORDERED),
     _row("searchsorted", _search("torch.searchsorted(a, b)", "left", False),
          "lower bound by not (mid >= value): NaN is behind all",
          cuda("Bucketization.cu", "lower_bound"), _ORDERED),
@@ -220,12 +220,12 @@ ROWS = (
     _row("bucketize", _search("torch.bucketize(a, b)", "left", True), "as searchsorted",
          cuda("Bucketization.cu", "bucketize_cuda"), _ORDERED),
     _row("nonzero", _nonzero, "in the order of the elements; NaN is not zero",
-         documented("nonzero")),
+         cite_page("nonzero")),
     _row("argwhere", _argwhere, "in the order of the elements; NaN is not zero",
-         documented("argwhere")),
-    _row("unique", _unique("torch.unique(a)", False), "sorted", documented("unique"), REALS),
+         cite_page("argwhere")),
+    _row("unique", _unique("torch.unique(a)", False), "sorted", cite_page("unique"), REALS),
     _row("unique_consecutive", _unique("torch.unique_consecutive(a)", True), "in order",
-         documented("unique_consecutive"), REALS),
-    _row("nn.functional.one_hot", _one_hot, "int64", documented("nn.functional.one_hot"),
+         cite_page("unique_consecutive"), REALS),
+    _row("nn.functional.one_hot", _one_hot, "int64", cite_page("nn.functional.one_hot"),
          ("int64",)),
 )  # fmt: skip

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from benchmarks.torch.rules.closeness import close
 from benchmarks.torch.rules.dtypes import FLOATS, Array, cast, opmath, special_values
 from benchmarks.torch.rules.elementwise import Functor, binary, unary
 from benchmarks.torch.rules.exact import small
 from benchmarks.torch.rules.families.unary import exponential
-from benchmarks.torch.rules.reduced import close
 from benchmarks.torch.rules.row import Case, Operand, Row
 from benchmarks.torch.rules.sources import cuda, native, page
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from benchmarks.torch.rules.dtypes import FLOATS, Array, cast
-from benchmarks.torch.rules.exact import counted, results, small
+from benchmarks.torch.rules.exact import make_small, results, small
 from benchmarks.torch.rules.row import Case, Operand, Row
-from benchmarks.torch.rules.sources import documented, page
+from benchmarks.torch.rules.sources import cite_page, page
 
 TYPES = (*FLOATS, "complex64")
 _RULE = "products are added in float32 for half types, and rounded once"
@@ -22,8 +22,8 @@ def _row(
     source: str = "",
     accepts: tuple[str, ...] = TYPES,
 ) -> Row:
-    source = source or documented(name)
-    return Row(name, "products", _RULE, source, accepts, counted(call, function, shapes))
+    source = source or cite_page(name)
+    return Row(name, "products", _RULE, source, accepts, make_small(call, function, shapes))
 
 
 def _without_self(
@@ -42,7 +42,7 @@ def _without_self(
         expected = results(cast(exact, dtype), dtype, zero_sign=False)
         yield Case(call, made, expected, label=dtype)
 
-    return Row(f"{name}.beta0", "products", _IGNORED, documented(name), FLOATS, make)
+    return Row(f"{name}.beta0", "products", _IGNORED, cite_page(name), FLOATS, make)
 
 
 def _cross(first: Array, second: Array) -> Array:
@@ -57,7 +57,7 @@ ROWS = (
     _row("mv", "torch.mv(a, b)", lambda a, b: a @ b, (_A, (4,))),
     _row("dot", "torch.dot(a, b)", lambda a, b: np.asarray(a @ b), ((7,), (7,))),
     _row("matmul", "torch.matmul(a, b)", lambda a, b: a @ b, ((2, 3, 4), _B)),
-    _row("__matmul__", "a @ b", lambda a, b: a @ b, (_A, _B), documented("matmul")),
+    _row("__matmul__", "a @ b", lambda a, b: a @ b, (_A, _B), cite_page("matmul")),
     _row("inner", "torch.inner(a, b)", lambda a, b: np.inner(a, b), (_A, (5, 4))),
     _row("outer", "torch.outer(a, b)", lambda a, b: np.outer(a, b), ((3,), (4,))),
     _row("kron", "torch.kron(a, b)", lambda a, b: np.kron(a, b), ((2, 3), (3, 2))),

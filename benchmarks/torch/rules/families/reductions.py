@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from benchmarks.torch.rules.closeness import close
 from benchmarks.torch.rules.dtypes import (
     COMPLEXES,
     FLOATS,
@@ -17,10 +18,9 @@ from benchmarks.torch.rules.dtypes import (
     Array,
     cast,
 )
-from benchmarks.torch.rules.exact import filled, small
-from benchmarks.torch.rules.reduced import close
+from benchmarks.torch.rules.exact import small, special_array
 from benchmarks.torch.rules.row import Case, Expected, Operand, Row
-from benchmarks.torch.rules.sources import cuda, documented, header, native
+from benchmarks.torch.rules.sources import cite_page, cuda, header, native
 
 Reduce = Callable[[Array], Array | Sequence[Array]]
 _SUMS = cuda("ReduceSumProdKernel.cu", "reduce_dispatch, sum_kernel_cuda, prod_kernel_cuda")
@@ -43,7 +43,9 @@ def _cases(
     def make(row: Row, dtype: str) -> Iterator[Case]:
         for shape in shapes:
             operand = Operand(fill(dtype, shape), dtype)
-            wide = operand.values if fill is filled or dtype in COMPLEXES else _widen(operand)
+            wide = (
+                operand.values if fill is special_array or dtype in COMPLEXES else _widen(operand)
+            )
             with np.errstate(all="ignore"):
                 computed = function(wide)
             expected = _expected(computed, result(dtype), dtype, ulps)
@@ -179,7 +181,7 @@ ROWS = (
          _MEAN, (*HALVES, "float32"), ulps=0.0, refuses=("int64", "bool")),
     _row("mean.wide", "a.mean(1)", _mean_wide, "the sum times 1 / count", _MEAN, ("float64",)),
     _row("nanmean", "torch.nanmean(a, 1)", lambda a: np.nanmean(a.astype("float64"), 1),
-         "nansum divided by the count of the others", documented("nanmean"), FLOATS, ulps=2),
+         "nansum divided by the count of the others", cite_page("nanmean"), FLOATS, ulps=2),
     _row("var", "a.var(1)", lambda a: a.var(1, ddof=1), _VARIANCE, _WELFORD, FLOATS, ulps=16),
     _row("std", "a.std(1)", lambda a: a.std(1, ddof=1), _VARIANCE, _WELFORD, FLOATS, ulps=16),
     _row("var_mean", "torch.var_mean(a, 1)", lambda a: [a.var(1, ddof=1), a.mean(1)], _VARIANCE,
@@ -200,11 +202,11 @@ ROWS = (
     _row("any", "torch.any(a, 1)", lambda a: np.asarray(a.astype(bool).any(1)), "bool; NaN is true", _TRUTH,
          REALS_AND_BOOL, lambda dtype: "uint8" if dtype == "uint8" else "bool"),
     _row("count_nonzero", "torch.count_nonzero(a, 1)", lambda a: (a != 0).sum(1),
-         "counts what is not zero, NaN included", documented("count_nonzero"), result=_long),
+         "counts what is not zero, NaN included", cite_page("count_nonzero"), result=_long),
     _row("amax", "torch.amax(a, 1)", _greatest, _NAN, _LEAST, fill=_distinct),
     _row("amin", "torch.amin(a, 1)", lambda a: np.min(a, 1), _NAN, _LEAST, fill=_distinct),
     _row("aminmax", "torch.aminmax(a, dim=1)", lambda a: [np.min(a, 1), np.max(a, 1)], _NAN,
-         documented("aminmax"), fill=_distinct),
+         cite_page("aminmax"), fill=_distinct),
     _row("max", "torch.max(a, 1)", lambda a: _extreme(a, "max"),
          "NaN wins, with the index of the first", native("TensorCompare.cpp", "max"), REALS,
          _with_indices, _distinct),
@@ -217,7 +219,7 @@ ROWS = (
          "the first NaN, otherwise the first of the least",
          header("ATen/native/SharedReduceOps.h", "LessOrNan"), REALS, _long, _distinct),
     _row("median", "torch.median(a, 1)", _median, "the lower median; a NaN wins",
-         documented("median"), REALS, _with_indices, _distinct),
+         cite_page("median"), REALS, _with_indices, _distinct),
     _row("cumsum", "torch.cumsum(a, 1)", lambda a: a.cumsum(1),
          "integers and bool in int64; others in the tensor's own type", cuda("CumsumKernel.cu",
          "launch_cumsum_cuda_kernel"), result=_sum_type),
@@ -232,7 +234,7 @@ ROWS = (
     _row("trace", "torch.trace(a)", lambda a: np.trace(a), "the sum of the diagonal",
          cuda("TriangularOps.cu", "trace_cuda"), REALS, _sum_type),
     _row("diff", "torch.diff(a, dim=1)", lambda a: np.diff(a, axis=1),
-         "differences in the tensor's type", documented("diff"), (*FLOATS, *INTS)),
+         "differences in the tensor's type", cite_page("diff"), (*FLOATS, *INTS)),
     _row("equal", "torch.equal(a, a.clone())", lambda a: np.asarray(True),
          "one bool; a NaN is unequal", cuda("ReduceLogicKernel.cu", "cuda_equal"),
          result=lambda dtype: "bool"),

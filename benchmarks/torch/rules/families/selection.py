@@ -16,9 +16,9 @@ from benchmarks.torch.rules.dtypes import (
     opmath,
     special_values,
 )
-from benchmarks.torch.rules.exact import MOVED, filled, moved, results
+from benchmarks.torch.rules.exact import MOVED, make_moves, results, special_array
 from benchmarks.torch.rules.row import Case, Expected, Operand, Row
-from benchmarks.torch.rules.sources import cuda, documented, header, native
+from benchmarks.torch.rules.sources import cite_page, cuda, header, native
 
 _CLAMP = cuda("TensorCompare.cu", "launch_clamp_scalar")
 _TENSORS = cuda("TensorCompare.cu", "clamp_kernel_impl")
@@ -49,7 +49,9 @@ def _limited(
     return make
 
 
-def _triples(dtype: str, other: Callable[[str, Sequence[int]], Array] = filled) -> list[Operand]:
+def _triples(
+    dtype: str, other: Callable[[str, Sequence[int]], Array] = special_array
+) -> list[Operand]:
     values = special_values(dtype)
     count = len(values)
     columns = np.repeat(values, count), np.tile(values, count), np.roll(np.tile(values, count), 5)
@@ -193,10 +195,10 @@ ROWS = (
          "elements keep their bits; a number is rounded to the tensor's type",
          cuda("TensorCompare.cu", "where_kernel_impl"), MOVED),
     _row("masked_fill", _masked_fill, "the number is rounded to the tensor's type",
-         documented("Tensor.masked_fill"), MOVED),
+         cite_page("Tensor.masked_fill"), MOVED),
     _row("nan_to_num", _nan_to_num, "NaN becomes 0, infinities the largest finite numbers",
-         documented("nan_to_num"), REALS),
-    _row("masked_select", moved("torch.masked_select(a, a == a)",
+         cite_page("nan_to_num"), REALS),
+    _row("masked_select", make_moves("torch.masked_select(a, a == a)",
          lambda a: a[a == a].ravel()), "in the order of the elements",
-         documented("masked_select"), MOVED),
+         cite_page("masked_select"), MOVED),
 )  # fmt: skip

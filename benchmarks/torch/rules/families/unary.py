@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.torch.rules.dtypes import COMPLEXES, FLOATS, REALS, REALS_AND_BOOL, Array, largest
 from benchmarks.torch.rules.elementwise import Functor, unary
 from benchmarks.torch.rules.row import Row
-from benchmarks.torch.rules.sources import cuda, documented, native
+from benchmarks.torch.rules.sources import cite_page, cuda, native
 
 _ONCE = "one function of libdevice in opmath, rounded once; integers become float32"
 _FRACTION = "UnaryFractionKernels.cu"
@@ -167,6 +167,6 @@ ROWS = (
           "self - trunc(self): NaN for infinities"),
     _same("positive", lambda a: a, native("UnaryOps.cpp", "positive"), "unchanged; bool is refused",
           REALS, ("bool",)),
-    _same("square", lambda a: (np.multiply(a, a)), documented("square"),
+    _same("square", lambda a: (np.multiply(a, a)), cite_page("square"),
           "pow with the exponent 2: a product in opmath, rounded once; integers wrap", REALS),
 )  # fmt: skip
