@@ -258,7 +258,7 @@ found["ended"] = [add(1, first), add(0, first), value(0, first)]
     assert found["enable"] == [0, ALREADY_ENABLED]
     assert found["ran"] == [0] * 4
     assert found["values"] == [64, 32, 32]
-    assert found["charged"] == 4 << 20, "once, to the memory that all GPUs share"
+    assert found["charged"] == 0, "only to its GPU's own part of the run's memory"
     assert (found["freed"], found["returned"]) == (0, 4 << 20)
     assert found["host"] == [0, 0, 0, 0, 40 + 64, 50 + 64]
     assert found["disable"] == [0, NOT_ENABLED]
