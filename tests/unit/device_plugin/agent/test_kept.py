@@ -7,6 +7,8 @@ import pytest
 from device_plugin import app
 from device_plugin.app import ChildProcess
 
+LONG_S = 3600.0  # without a heartbeat
+
 
 class World:
     """A clock, and the processes that were created; the last one is the child."""
@@ -41,10 +43,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_a_child_is_started_once_and_watched(world: World) -> None:
-    kept = ChildProcess("agent", lambda: None)
+    kept = ChildProcess("agent", lambda _beat: None, LONG_S)
     assert (kept.sentinel, kept.has_ended, kept.hangs) == (0, False, False)
-    assert kept.start_if_due() is None
-    assert kept.start_if_due() is None
+    assert kept.start_if_due() == pytest.approx(LONG_S)
+    assert kept.start_if_due() == pytest.approx(LONG_S)
     (only,) = world.made
     assert (only.started, kept.sentinel, kept.has_ended) == (1, 40, False)
     world.now += 5.0
@@ -52,7 +54,7 @@ def test_a_child_is_started_once_and_watched(world: World) -> None:
 
 
 def test_one_that_dies_young_is_started_after_a_pause_that_grows(world: World) -> None:
-    kept = ChildProcess("agent", lambda: None)
+    kept = ChildProcess("agent", lambda _beat: None, LONG_S)
     kept.start_if_due()
     pauses = [0.0, *(0.2 * 2**n for n in range(6)), 10.0, 10.0]
     for count, pause in enumerate(pauses, 1):
@@ -65,39 +67,43 @@ def test_one_that_dies_young_is_started_after_a_pause_that_grows(world: World) -
             assert kept.start_if_due() == pytest.approx(pause / 2)
             assert len(world.made) == count
             world.now += pause / 2 + 1e-6
-        assert kept.start_if_due() is None
+        assert kept.start_if_due() == pytest.approx(LONG_S)
         assert len(world.made) == count + 1
 
 
 def test_one_that_lived_long_is_started_at_once_and_forgiven(world: World) -> None:
-    kept = ChildProcess("agent", lambda: None)
+    kept = ChildProcess("agent", lambda _beat: None, LONG_S)
     kept.start_if_due()
     for after_s in (1.0, 1.0, 1.0):
         world.end(after_s)
         world.now += (kept.start_if_due() or 0.0) + 1e-6
         kept.start_if_due()
     world.end(after_s=30.0)
-    assert kept.start_if_due() is None
+    assert kept.start_if_due() == pytest.approx(LONG_S)
     world.end(after_s=1.0)
-    assert kept.start_if_due() is None  # there is no pause before the first restart
+    assert kept.start_if_due() == pytest.approx(
+        LONG_S
+    )  # there is no pause before the first restart
     world.end(after_s=1.0)
     assert kept.start_if_due() == pytest.approx(0.2)
 
 
 def test_one_that_is_not_to_come_again_is_left_as_it_ended(world: World) -> None:
-    kept = ChildProcess("agent", lambda: None)
-    assert kept.start_if_due(again=False) is None  # a child that was never started is started
-    assert kept.start_if_due(again=False) is None
+    kept = ChildProcess("agent", lambda _beat: None, LONG_S)
+    assert kept.start_if_due(again=False) == pytest.approx(
+        LONG_S
+    )  # a child that was never started is started
+    assert kept.start_if_due(again=False) == pytest.approx(LONG_S)
     world.end(after_s=1.0)
     for _ in range(2):
         assert kept.start_if_due(again=False) == 0.0
         assert (kept.has_ended, len(world.made)) == (True, 1)
-    assert kept.start_if_due() is None
+    assert kept.start_if_due() == pytest.approx(LONG_S)
     assert len(world.made) == 2
 
 
 def test_silence_is_measured_from_the_start_or_the_last_sign(world: World) -> None:
-    kept = ChildProcess("agent", lambda: None, hung_after_s=3.0)
+    kept = ChildProcess("agent", lambda _beat: None, hung_after_s=3.0)
     assert not kept.hangs
     assert kept.start_if_due() == 3.0
     world.now += 2.0
