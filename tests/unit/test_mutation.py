@@ -94,6 +94,7 @@ _PRODUCT = (
 _OF_NO_ROOM = {
     "vgpu_sim/config.py": "the environment's names",
     "vgpu_sim/machine.py": "what this machine is",
+    "vgpu_sim/frameworks.py": "the table that programs of users read",
     "vgpu_sim/native/build.py": "every trial builds by it",
     "vgpu_sim/native/freshness.py": "every trial builds by it",
     "vgpu_sim/native/catalogue.py": "every trial builds these parts",
