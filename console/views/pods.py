@@ -43,7 +43,6 @@ class PodRow:
     line: PodLine
     held: tuple[FoundSlice, ...]
     record: PodRecord | None
-    is_starting: bool = False
 
 
 def describe_pod(model: ClusterModel, namespace: str, name: str) -> PodLine:
@@ -88,9 +87,7 @@ def list_pods(
     for key in keys[:SHOWN]:
         space, _, name = key.partition("/")
         line = describe_pod(model, space, name)
-        record = model.pods.get(key)
-        starting = record is not None and record.is_starting
-        rows.append(PodRow(line, tuple(held.get(key, ())), record, starting))
+        rows.append(PodRow(line, tuple(held.get(key, ())), model.pods.get(key)))
     return rows, len(keys) - len(rows)
 
 

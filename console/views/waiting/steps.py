@@ -70,8 +70,9 @@ def find_steps(
     yield from _crowded(matching, number)
     yield from _healed(matching)
     if is_whole:
-        yield from _scarce(survey, resource, number, frozenset(one.name for one in matching))
-        yield from _divided(survey, resource, frozenset(one.name for one in matching))
+        matching_names = frozenset(node.name for node in matching)
+        yield from _scarce(survey, resource, number, matching_names)
+        yield from _divided(survey, resource, matching_names)
     yield from _ends(survey, resource, number, matching)
 
 
