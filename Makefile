@@ -38,14 +38,15 @@ test: test-preflight venv references ## everything: unit, golden, ABI and confor
 	  computing 'tests/in_idle_group $(call RUN_PART,computing,$(shell nproc), --fuzz-seconds 60 --timeout 1800)' \
 	  waiting '$(AGAIN) test-waiting'
 
-# Objects that an earlier user of the cluster left would fail the installation after 20 minutes.
+# Objects that an earlier user of the cluster left would fail the installation after 20 minutes. A cluster
+# that does not run is examined when its nodes have started.
 test-preflight:
 	@PYTHONPATH=tests deploy/kind/shell $(or $(PYTHON),python3) -m support.cluster.foreign_objects $(if $(remove),--remove)
 
 # The tests of the chart need the cluster's helm. An idle cluster takes a seventh of two cores, so it starts
 # after the tests of processes, beside the unit tests that wait.
 test-waiting: venv
-	@deploy/kind/programs
+	@deploy/kind/programs --tools
 	$(call RUN_PART,processes,$(PROGRAM_JOBS))
 	@tests/beside units '$(call RUN_PART,units,$(JOBS))' cluster '$(AGAIN) test-cluster'
 
@@ -53,6 +54,7 @@ test-waiting: venv
 test-nodes: venv
 	@deploy/kind/programs
 	@tests/beside images 'deploy/images/build --only' nodes deploy/kind/up
+	@$(AGAIN) test-preflight
 	@deploy/install
 
 # Tests of GPUs: those of claims change only the last node, beside those that need only the first. Pools on

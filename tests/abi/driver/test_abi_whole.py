@@ -199,6 +199,7 @@ def word(device, allocate="cuMemAlloc", *more):
     use(device)
     address = call(allocate, 4 << 20, *more)
     call("cuMemsetD8", address, 0, 4)
+    call("cuCtxSynchronize")  # no stream of another device waits for the memset
     return address
 def add(device, address):
     use(device)
