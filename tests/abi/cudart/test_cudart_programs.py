@@ -29,6 +29,32 @@ if os.fork() == 0:
 os.wait()
 print(runtime.cudaFree(pointer))
 """
+# Which context is current when the device is reset: that of the runtime, the same one but set by the
+# program, or one of the program's own.
+AFTER_RESET = """
+import ctypes, sys
+runtime = ctypes.CDLL(f"libcudart.so.{sys.argv[1]}")
+driver = ctypes.CDLL("libcuda.so.1")
+pointer, device = ctypes.c_void_p(), ctypes.c_int()
+def current():
+    context = ctypes.c_void_p()
+    assert driver.cuCtxGetCurrent(ctypes.byref(context)) == 0
+    return context.value
+def allocate():
+    return runtime.cudaMalloc(ctypes.byref(pointer), 16)
+print(allocate())
+before = current()
+print(runtime.cudaDeviceReset(), current() == before, driver.cuMemAlloc_v2(ctypes.byref(pointer), 16))
+print(allocate(), runtime.cudaMemset(pointer, 0, 16), driver.cuMemFree_v2(pointer), runtime.cudaFree(0))
+primary = ctypes.c_void_p()
+print(runtime.cudaDeviceReset(), driver.cuDevicePrimaryCtxRetain(ctypes.byref(primary), 0))
+print(driver.cuCtxSetCurrent(primary), runtime.cudaGetDevice(ctypes.byref(device)), device.value)
+print(runtime.cudaDeviceReset(), current() == primary.value, allocate())
+print(runtime.cudaGetDevice(ctypes.byref(device)), device.value)
+own = ctypes.c_void_p()
+print(driver.cuCtxCreate_v2(ctypes.byref(own), 0, 0), runtime.cudaDeviceReset(), current() == own.value)
+print(allocate(), current() == own.value)
+"""
 UNSUPPORTED = """
 import ctypes, sys
 runtime = ctypes.CDLL(f"libcudart.so.{sys.argv[1]}")
@@ -164,6 +190,14 @@ def test_without_a_device_the_count_is_0(environment, tmp_path, major) -> None:
 def test_a_child_process_cannot_use_the_parents_devices(environment) -> None:
     status, output, errors = python(AFTER_FORK, environment, 13)
     assert (status, output) == (0, "0\n3\n0\n"), errors
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_reset_keeps_the_current_context_of_the_driver(environment, major) -> None:
+    """NVIDIA's runtime keeps the handle; the next call of the runtime makes a new context."""
+    status, output, errors = python(AFTER_RESET, environment, major)
+    lines = ["0", "0 True 709", "0 0 0 0", "0 0", "0 0 0", "0 True 0", "0 0", "0 0 True", "0 True"]
+    assert (status, output.splitlines()) == (0, lines), errors
 
 
 def test_a_missing_function_is_logged_once(environment) -> None:

@@ -228,7 +228,7 @@ def test_a_launch_attribute_for_an_unsupported_feature_is_refused(cuda, spin):
 
 def test_images_that_cannot_run(cuda):
     cases = {
-        b"not PTX at all\0": INVALID_PTX,
+        b"not PTX at all\0": INVALID_IMAGE,
         b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HH", 2, 190) + bytes(100): NO_BINARY,
         Path("/bin/true").read_bytes(): INVALID_IMAGE,
         b"\x50\xed\x55\xba" + bytes(100): INVALID_IMAGE,
@@ -236,6 +236,41 @@ def test_images_that_cannot_run(cuda):
     }
     for image, code in cases.items():
         assert cuda.code("cuModuleLoadData", image) == code, image[:20]
+
+
+@pytest.mark.parametrize(
+    ("loader", "rest"),
+    [
+        ("cuModuleLoadData", ()),
+        ("cuModuleLoadDataEx", (0, [], [])),
+        ("cuModuleLoadFatBinary", ()),
+        ("cuModuleLoad", ()),
+        ("cuLibraryLoadData", ([], [], 0, [], [], 0)),
+        ("cuLibraryLoadFromFile", ([], [], 0, [], [], 0)),
+    ],
+)
+def test_every_loader_recognises_ptx_by_its_first_directive(cuda, tmp_path, loader, rest):
+    """NVIDIA's driver calls what does not begin with .version an invalid image, not invalid PTX."""
+    poke = ptx_kernels.POKE.encode()
+    assert poke.lstrip().startswith(b".version")
+    cases = {
+        b"this is garbage": INVALID_IMAGE,
+        b".target sm_80\n.version 8.0\n": INVALID_IMAGE,
+        b".vers": INVALID_IMAGE,
+        b" \n\t": INVALID_IMAGE,
+        b"// a comment without an end": INVALID_IMAGE,
+        b"/* .version 8.0": INVALID_IMAGE,
+        b"/*/.version 8.0": INVALID_IMAGE,
+        b"/": INVALID_IMAGE,
+        b".version 8.0\nnonsense": INVALID_PTX,
+        b"// a\n\n/* b **/\t" + poke: 0,
+    }
+    file = tmp_path / "image"
+    for image, code in cases.items():
+        file.write_bytes(image)
+        by_name = loader in ("cuModuleLoad", "cuLibraryLoadFromFile")
+        given = str(file).encode() if by_name else image + b"\0"
+        assert cuda.code(loader, given, *rest) == code, image[:30]
 
 
 def test_the_loader_reports_errors_in_the_image(cuda, driver, capfd):
@@ -249,7 +284,7 @@ def test_the_loader_reports_errors_in_the_image(cuda, driver, capfd):
     )
     assert int(status) != 0
     assert b"'st' has no modifier '.nowhere'" in buffer
-    assert cuda.code("cuModuleLoadData", b"not PTX\0") == INVALID_PTX
+    assert cuda.code("cuModuleLoadData", b"not PTX\0") == INVALID_IMAGE
     said = capfd.readouterr().err.splitlines()
     assert len(said) >= 4
     assert all(line.removeprefix("tessera:").strip("\0 ") for line in said), said

@@ -222,7 +222,11 @@ def test_host_addresses_are_no_device_addresses(cuda):
 
 def test_zero_bytes_and_too_many(cuda):
     assert cuda.code("cuMemAlloc", 0) == INVALID_VALUE
-    assert cuda.code("cuMemHostAlloc", 0, 0) == INVALID_VALUE
+    for name, flags in (("cuMemHostAlloc", (0,)), ("cuMemAllocHost", ())):
+        assert int(getattr(cuda, name)(0, *flags)) == 0  # no memory, and no error
+    assert cuda.code("cuMemHostAlloc", 0, 64) == INVALID_VALUE
+    cuda.cuMemFreeHost(0)
+    cuda.cuMemFree(0)
     assert cuda.code("cuMemAlloc", 1 << 45) == OUT_OF_MEMORY
     free, total = cuda.cuMemGetInfo()
     assert cuda.code("cuMemAlloc", total + MIB) == OUT_OF_MEMORY

@@ -12,7 +12,7 @@ from vgpu_sim.native import catalogue
 PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "null_arguments.py"
 SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 0, 1, 101, 500
 UNSUPPORTED_EXEC_AFFINITY = 224
-INVALID_HANDLE, ALREADY_REGISTERED, NOT_REGISTERED = 400, 712, 713
+INVALID_HANDLE, ALREADY_REGISTERED = 400, 712
 # Graphs, captures and green contexts have tests of their own, and variants call the function that is tried.
 GRAPHS = ("cuGraph", "cuUserObject", "cuThreadExchange", "cuGreenCtx", "cuDevSm", "cuDevResource")
 # So have arrays and textures (tests/abi/driver/arrays).
@@ -22,7 +22,7 @@ GRAPHS += ("cuParamSetTexRef", "cuImportExternal", "cuExternalMemory", "cuDestro
 GRAPHS += ("cuPointerSetAttribute", "cuLaunchCooperativeKernelMultiDevice")
 CAPTURES = ("Capture", "cuStreamBatchMemOp", "GetDevResource", "GreenCtx")
 
-# Results that are optional for the caller, according to the reference of the driver API.
+# Pointers that are optional for the caller, according to the reference of the driver API.
 OPTIONAL = {
     ("cuCoredumpGetAttribute", "value"),
     ("cuCoredumpGetAttributeGlobal", "value"),
@@ -45,6 +45,7 @@ OPTIONAL = {
     ("cuLogsDumpToMemory", "iterator"),
     ("cuLogsRegisterCallback", "callback_out"),
     ("cuLogsRegisterCallback", "userData"),
+    ("cuMemFreeHost", "p"),  # as free(3); not documented, but NVIDIA's driver does so
     ("cuMemGetAddressRange_v2", "pbase"),
     ("cuMemGetAddressRange_v2", "psize"),
     ("cuMemGetInfo_v2", "free"),
@@ -71,7 +72,7 @@ WHOLE_CALL = {
     "cuCtxGetExecAffinity": UNSUPPORTED_EXEC_AFFINITY,  # no device has it
     "cuMemHostRegister": ALREADY_REGISTERED,  # memory that cuMemHostAlloc has pinned
     "cuMemHostRegister_v2": ALREADY_REGISTERED,
-    "cuMemHostUnregister": NOT_REGISTERED,
+    "cuMemHostUnregister": INVALID_VALUE,  # the same: it needs no registration
     "cuIpcGetEventHandle": INVALID_HANDLE,  # an event that was not created for processes
     "cuIpcOpenEventHandle": INVALID_HANDLE,  # 64 bytes that no process exported
     "cuIpcOpenMemHandle": INVALID_HANDLE,  # 64 bytes that no process exported

@@ -128,6 +128,9 @@ def test_wrong_uses_are_refused(cuda, capfd):
     assert cuda.code("cuMemHostUnregister", memory + 100) == NOT_REGISTERED
     pinned, device = int(cuda.cuMemHostAlloc(64, 0)), int(cuda.cuMemAlloc(64))
     assert cuda.code("cuMemHostRegister", pinned, 64, 0) == ALREADY_REGISTERED
+    for address in (pinned, pinned + 3, 0):
+        assert cuda.code("cuMemHostUnregister", address) == INVALID_VALUE
+    assert cuda.code("cuMemHostUnregister", device) == NOT_REGISTERED
     assert cuda.code("cuMemHostRegister", device, 64, 0) == INVALID_VALUE
     shared = anonymous(4096, mmap.MAP_SHARED)
     assert cuda.code("cuMemHostRegister", shared, 4096, 0) == NOT_SUPPORTED

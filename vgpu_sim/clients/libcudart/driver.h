@@ -30,6 +30,7 @@ extern int cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 extern int cuDevicePrimaryCtxReset_v2(CUdevice device);
 extern int cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active);
 extern int cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags);
+extern int cuCtxGetApiVersion(CUcontext context, unsigned int *version);
 extern int cuCtxGetCurrent(CUcontext *context);
 extern int cuCtxSetCurrent(CUcontext context);
 extern int cuCtxGetDevice(CUdevice *device);

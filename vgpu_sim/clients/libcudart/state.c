@@ -99,10 +99,14 @@ cudaError_t tsr_reset_device(int device) {
   const int result = cuDevicePrimaryCtxReset_v2(device);
   if (result == cudaSuccess) atomic_store(&primaries[device], NULL);
   pthread_mutex_unlock(&lock);
-  /* The thread has no context until its next call needs one. */
-  if (result == cudaSuccess) {
-    cuCtxSetCurrent(NULL);
-    bound = NULL;
+  /* As with NVIDIA's runtime, the ended context stays current to the thread. Its next call that needs
+   * one makes a new primary context of that device. */
+  CUcontext current = NULL;
+  unsigned int version;
+  if (result == cudaSuccess && cuCtxGetCurrent(&current) == cudaSuccess && current &&
+      cuCtxGetApiVersion(current, &version) != cudaSuccess) {
+    bound = current;
+    chosen = device;
   }
   return result;
 }

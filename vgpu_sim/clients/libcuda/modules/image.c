@@ -2,6 +2,7 @@
 #include "modules/image.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,6 +59,34 @@ static CUresult measure_elf(const unsigned char *elf, const char **why) {
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
+/* Skip white space and comments, as PTX has them; NULL: a comment does not end. */
+static const char *skip_blanks(const char *at, const char *end) {
+  while (at < end) {
+    if (strchr(" \t\n\v\f\r", *at)) {
+      at++;
+    } else if (end - at > 1 && at[0] == '/' && at[1] == '/') {
+      at = memchr(at, '\n', (size_t)(end - at));
+      if (!at) return NULL;
+    } else if (end - at > 1 && at[0] == '/' && at[1] == '*') {
+      at = memmem(at + 2, (size_t)(end - at - 2), "*/", 2);
+      if (!at) return NULL;
+      at += 2;
+    } else {
+      break;
+    }
+  }
+  return at;
+}
+
+/* Whether an image without the magic number of a format is PTX. NVIDIA's driver, too, recognises PTX
+ * by its first directive, and calls any other text an invalid image, not invalid PTX. */
+static bool is_ptx(const char *text, size_t bytes) {
+  static const char directive[] = ".version";
+  const char *end = text + bytes, *first = skip_blanks(text, end);
+  return first && (size_t)(end - first) >= sizeof directive - 1 &&
+         memcmp(first, directive, sizeof directive - 1) == 0;
+}
+
 static CUresult measure(const void **image, size_t room, size_t *bytes, const char **why) {
   *why = NULL;
   if (room == TSR_IMAGE_IN_MEMORY && magic_of(*image) == WRAPPER_MAGIC) {
@@ -80,6 +109,10 @@ static CUresult measure(const void **image, size_t room, size_t *bytes, const ch
   } else {
     const size_t most = TESSERA_MAX_IMAGE_BYTES + 1;
     *bytes = strnlen(*image, room < most ? room : most);
+    if (*bytes && *bytes < most && !is_ptx(*image, *bytes)) {
+      *why = "the image is neither PTX, which begins with .version, nor a fat binary";
+      return CUDA_ERROR_INVALID_IMAGE;
+    }
   }
   if (*bytes == 0 || *bytes > TESSERA_MAX_IMAGE_BYTES) {
     *why = "the image is empty or larger than 64 MiB";

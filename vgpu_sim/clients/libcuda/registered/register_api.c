@@ -35,5 +35,9 @@ CUresult tsr_cuMemHostUnregister(void *p) {
   const CUresult unsafe = tsr_capture_check_unsafe();
   if (unsafe != CUDA_SUCCESS) return unsafe;
   if (!p) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_span span;
+  const bool found = tsr_memory_find((uint64_t)(uintptr_t)p, &span);
+  /* Memory that the driver allocated is pinned without a registration. */
+  if (found && span.sort.use == TSR_USE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   return tsr_registered_remove((uint64_t)(uintptr_t)p);
 }

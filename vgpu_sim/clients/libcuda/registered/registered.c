@@ -54,6 +54,7 @@ static bool is_of(const struct region *region, const struct tsr_mapping *mapping
 
 static CUresult check(const struct tsr_mapping *mapping, uint64_t stack) {
   if (mapping->shared) TSR_REFUSE("cuMemHostRegister of a shared mapping");
+  /* The pages of the stack on which this runs cannot be replaced by a copy that was made before. */
   if (mapping->special || overlap(stack, stack + 1, mapping->begin, mapping->end))
     TSR_REFUSE("cuMemHostRegister of a stack, device memory or huge pages");
   if (mapping->executable) TSR_REFUSE("cuMemHostRegister of executable memory");

@@ -87,6 +87,7 @@ CUresult tsr_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int 
   return CUDA_SUCCESS;
 }
 
+/* Zero bytes are no error, as in NVIDIA's driver, and unlike zero bytes of device memory. */
 CUresult tsr_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
   if (pp) *pp = NULL;
   TSR_CURRENT(context);
@@ -94,7 +95,8 @@ CUresult tsr_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
   if (unsafe != CUDA_SUCCESS) return unsafe;
   const unsigned known =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-  if (!pp || bytesize == 0 || (Flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+  if (!pp || (Flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+  if (bytesize == 0) return CUDA_SUCCESS;
   uint64_t address;
   /* With one address space all pinned memory is mapped into the device. */
   const struct tsr_sort sort = {.use = TSR_USE_PINNED,
@@ -112,7 +114,7 @@ CUresult tsr_cuMemFreeHost(void *p) {
   TSR_CURRENT(context);
   const CUresult unsafe = tsr_capture_check_unsafe();
   if (unsafe != CUDA_SUCCESS) return unsafe;
-  return tsr_memory_free((uint64_t)(uintptr_t)p, TSR_USE_PINNED);
+  return p ? tsr_memory_free((uint64_t)(uintptr_t)p, TSR_USE_PINNED) : CUDA_SUCCESS;
 }
 
 CUresult tsr_cuMemGetInfo_v2(size_t *free, size_t *total) {
