@@ -352,21 +352,29 @@ def test_a_graph_with_a_child_that_captures_cannot_be_destroyed(cuda, operations
     cuda.cuGraphDestroy(graph)
 
 
-def test_a_launch_that_a_capture_refuses_keeps_no_memory(cuda, operations):
+def test_a_launch_that_a_capture_refuses_keeps_nothing(cuda, raw):
     """The copy of the graph that would have become a child graph ends with the refusal."""
-    stream = cuda.cuStreamCreate(1)
-    graph = cuda.cuGraphCreate(0)
-    allocation_node(cuda, graph, 8 << 20)
+    freed = []
+
+    @HOST_FUNCTION
+    def free(data):
+        freed.append(data)
+
+    stream, graph = cuda.cuStreamCreate(1), cuda.cuGraphCreate(0)
+    held = ctypes.c_uint64()
+    assert raw.cuUserObjectCreate(ctypes.byref(held), ctypes.c_void_p(77), free, 1, 1) == 0
+    retained = ctypes.c_void_p(int(graph)), ctypes.c_void_p(held.value)
+    assert raw.cuGraphRetainUserObject(*retained, 1, 1) == 0
     executable = cuda.cuGraphInstantiate(graph, 0)
     mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     cuda.cuStreamBeginCapture(stream, mode)
     assert cuda.code("cuStreamSynchronize", stream) == UNSUPPORTED
     assert cuda.code("cuGraphLaunch", executable, stream) == INVALIDATED
     assert cuda.code("cuStreamEndCapture", stream) == INVALIDATED
-    free = cuda.cuMemGetInfo()[0]
     cuda.cuGraphExecDestroy(executable)
+    assert not freed
     cuda.cuGraphDestroy(graph)
-    assert cuda.cuMemGetInfo()[0] >= free + (8 << 20)
+    assert freed == [77]
 
 
 class Gate:

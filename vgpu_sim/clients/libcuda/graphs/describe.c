@@ -115,6 +115,7 @@ CUresult tsr_describe_child(struct tsr_operation *operation, CUgraph child, int 
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
   *operation = (struct tsr_operation){.type = CU_GRAPH_NODE_TYPE_GRAPH};
   if (tsr_graph_has_conditions(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph->moved) return CUDA_ERROR_INVALID_VALUE; /* it belongs to another graph */
   if (ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE && tsr_graph_has_memory(graph))
     return CUDA_ERROR_NOT_SUPPORTED;
   if (ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
@@ -123,6 +124,7 @@ CUresult tsr_describe_child(struct tsr_operation *operation, CUgraph child, int 
       tsr_graph_has_captures(graph))
     return CUDA_ERROR_INVALID_VALUE;
   operation->child = graph;
+  graph->moved = true;
   return CUDA_SUCCESS;
 }
 

@@ -248,6 +248,9 @@ static CUresult enqueue_steps(struct run *run) {
 CUresult tsr_exec_enqueue(struct tsr_exec *exec, struct tsr_context *context, uint32_t stream) {
   const CUresult checked = check_context(exec, context);
   if (checked != CUDA_SUCCESS) return checked;
+  if (exec->has_memory && !(exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) &&
+      tsr_graph_has_live_memory(exec->graph))
+    return CUDA_ERROR_INVALID_VALUE;
   if (exec->lists_are_stale) choose_list(exec);
   if (exec->has_conditions && exec->lists_are_stale) {
     const CUresult made = tsr_lists_make(exec->graph, context);
@@ -300,7 +303,7 @@ static CUresult check(const struct tsr_graph *graph, uint64_t flags, uint64_t *c
   return CUDA_SUCCESS;
 }
 
-CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_exec **made,
+CUresult tsr_exec_new(struct tsr_graph *graph, uint64_t flags, struct tsr_exec **made,
                       struct tsr_exec_failure *failure) {
   uint64_t context = 0;
   const CUresult checked = check(graph, flags, &context, failure);
@@ -314,6 +317,8 @@ CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_
   if (result == CUDA_SUCCESS) result = tsr_exec_plan(exec);
   if (result == CUDA_SUCCESS) choose_list(exec);
   exec->has_conditions = tsr_graph_has_conditions(graph);
+  exec->source = tsr_object_handle(TSR_GRAPH, graph);
+  graph->executables++;
   struct tsr_context *found = TSR_FIND(tsr_context, TSR_CONTEXT, context);
   if (result == CUDA_SUCCESS && exec->has_conditions)
     result = found ? tsr_lists_make(exec->graph, found) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -326,6 +331,8 @@ CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_
 }
 
 void tsr_exec_free(struct tsr_exec *exec) {
+  struct tsr_graph *source = TSR_GRAPH_OF(exec->source);
+  if (source) source->executables--;
   forget_list(exec);
   tsr_object_retire(TSR_GRAPH_EXEC, tsr_object_handle(TSR_GRAPH_EXEC, exec));
   if (exec->graph) tsr_exec_drop_graph(exec, exec->graph);

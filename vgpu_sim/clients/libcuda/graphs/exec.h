@@ -18,10 +18,11 @@ struct tsr_exec {
   struct tsr_object object;
   bool launching; /* guarded by the graphs' lock; such an object is neither changed nor freed */
   struct tsr_graph *graph;
+  uint64_t source; /* handle of the graph from which it was made */
   uint64_t flags;
   uint32_t id;
   uint64_t context; /* handle, 0: that of the stream */
-  bool has_conditions;
+  bool has_conditions, has_memory;
   bool lists_are_stale; /* nodes have changed since the lists in device memory were made */
   bool is_list; /* it runs as one list of requests */
   struct tsr_listed whole; /* the whole graph, if it is a list */
@@ -63,7 +64,7 @@ struct tsr_exec_failure {
 };
 
 /* Make an executable graph from a graph; under the graphs' lock. */
-CUresult tsr_exec_new(const struct tsr_graph *graph, uint64_t flags, struct tsr_exec **exec,
+CUresult tsr_exec_new(struct tsr_graph *graph, uint64_t flags, struct tsr_exec **exec,
                       struct tsr_exec_failure *failure);
 
 /* Free an executable graph whose handle is retired; under the graphs' lock. */

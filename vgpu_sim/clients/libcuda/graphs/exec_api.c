@@ -20,8 +20,8 @@ enum {
                 CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
 };
 
-/* Priorities have no effect here. A launch allocates at the same addresses again, whether or not the
- * program has freed the memory in between. A graph is uploaded by its launch. */
+/* Priorities have no effect here. A launch allocates at the same addresses again, so that it frees
+ * memory automatically by doing nothing. A graph is uploaded by its launch. */
 static CUresult check_flags(uint64_t flags) {
   const uint64_t both =
       CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -39,9 +39,13 @@ static CUresult instantiate(CUgraphExec *made, CUgraph handle, uint64_t flags,
   struct tsr_exec *exec = NULL;
   struct tsr_exec_failure failure = {.why = CUDA_GRAPH_INSTANTIATE_ERROR};
   TSR_LOCKED({
-    const struct tsr_graph *graph = TSR_GRAPH_OF(handle);
-    result = graph && !tsr_graph_has_captures(graph) ? tsr_exec_new(graph, flags, &exec, &failure)
-                                                     : CUDA_ERROR_INVALID_VALUE;
+    struct tsr_graph *graph = TSR_GRAPH_OF(handle);
+    if (!graph || graph->moved || tsr_graph_has_captures(graph))
+      result = CUDA_ERROR_INVALID_VALUE;
+    else if (tsr_graph_has_instantiated_memory(graph))
+      result = CUDA_ERROR_NOT_SUPPORTED;
+    else
+      result = tsr_exec_new(graph, flags, &exec, &failure);
     if (exec) *made = (CUgraphExec)(uintptr_t)tsr_object_handle(TSR_GRAPH_EXEC, exec);
     if (failure.node && failed_node)
       *failed_node = (CUgraphNode)(uintptr_t)tsr_object_handle(TSR_NODE, failure.node);
@@ -97,9 +101,9 @@ CUresult tsr_cuGraphExecDestroy(CUgraphExec hGraphExec) {
 static CUresult capture_launch(struct tsr_exec *exec, struct tsr_context *context,
                                uint32_t stream) {
   struct tsr_operation operation = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
-  const CUresult result = exec->has_conditions
-                              ? CUDA_ERROR_NOT_SUPPORTED /* a child graph has no conditions */
-                              : tsr_graph_clone(exec->graph, &operation.child);
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED; /* a child graph has no conditions and no memory */
+  if (!exec->has_conditions && !exec->has_memory)
+    result = tsr_graph_clone(exec->graph, &operation.child);
   tsr_graphs_unlock();
   return result == CUDA_SUCCESS ? tsr_capture_add(context, stream, &operation) : result;
 }

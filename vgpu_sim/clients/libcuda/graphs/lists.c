@@ -154,6 +154,8 @@ static CUresult change_dependencies(CUgraph handle, const CUgraphNode *from, con
     const struct tsr_graph *graph = TSR_GRAPH_OF(handle);
     result = graph ? tsr_nodes_find(from, count, &nodes[0]) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) result = tsr_nodes_find(to, count, &nodes[1]);
+    if (result == CUDA_SUCCESS && apply == tsr_edge_remove && count && tsr_graph_has_memory(graph))
+      result = CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS)
       result = change_edges(graph, nodes[0], nodes[1], data, count, apply, undo);
     free(nodes[0]);

@@ -45,7 +45,8 @@ static CUresult add(const struct place *place, CUgraphNodeParams *parameters) {
       if (dependencies[i]->graph != graph) result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) result = tsr_describe(&operation, graph, parameters);
     if (result == CUDA_SUCCESS)
-      result = tsr_graph_add(graph, &operation, dependencies, place->data, place->count, &node);
+      result =
+          tsr_graph_add_new(graph, &operation, dependencies, place->data, place->count, &node);
     if (node) *place->made = handle_of(node);
     if (node && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
       parameters->alloc.dptr = node->operation.memory->address;
@@ -197,6 +198,8 @@ CUresult tsr_cuGraphDestroyNode(CUgraphNode hNode) {
     struct tsr_node *node = TSR_NODE_OF(hNode);
     if (!node || node->graph->captures || is_captured_inside(node))
       result = CUDA_ERROR_INVALID_VALUE;
+    else if (tsr_graph_has_memory(node->graph))
+      result = CUDA_ERROR_NOT_SUPPORTED;
     else
       tsr_graph_remove(node);
   });

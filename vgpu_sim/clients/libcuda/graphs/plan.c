@@ -130,6 +130,7 @@ CUresult tsr_exec_plan(struct tsr_exec *exec) {
   free(exec->steps); /* the planner's lists grow together */
   exec->steps = NULL;
   exec->room = 0;
+  exec->has_memory = tsr_graph_has_memory(exec->graph);
   CUresult result = add_graph(&planner, exec->graph, TSR_NO_STEP, NULL, NULL);
   free(planner.known);
   if (result != CUDA_SUCCESS) return result;

@@ -192,7 +192,7 @@ CUresult tsr_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
   TSR_LOCKED({
     struct tsr_exec *exec = EXEC_OF(hGraphExec);
     const struct tsr_graph *graph = TSR_GRAPH_OF(hGraph);
-    if (!exec || !graph)
+    if (!exec || !graph || graph->moved)
       result = CUDA_ERROR_INVALID_VALUE;
     else if (!is_like(exec->graph, graph, &difference))
       result = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;

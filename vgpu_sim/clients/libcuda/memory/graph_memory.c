@@ -143,6 +143,39 @@ void tsr_graph_memory_launched(uint64_t address, bool live) {
   pthread_mutex_unlock(&lock);
 }
 
+bool tsr_graph_memory_is_live(const struct tsr_graph_memory *memory) {
+  pthread_mutex_lock(&lock);
+  const bool live = memory->live;
+  pthread_mutex_unlock(&lock);
+  return live;
+}
+
+void tsr_graph_memory_own(struct tsr_graph_memory *memory, uint32_t graph) {
+  pthread_mutex_lock(&lock);
+  if (!memory->owner) memory->owner = graph;
+  pthread_mutex_unlock(&lock);
+}
+
+bool tsr_graph_memory_may_free(uint64_t address, uint32_t graph, bool *first) {
+  pthread_mutex_lock(&lock);
+  const struct tsr_graph_memory *memory = find(address);
+  *first = memory && !memory->freed_by_other;
+  const bool may = memory && !memory->freed_by_owner &&
+                   !(memory->owner == graph && memory->freed_by_other);
+  pthread_mutex_unlock(&lock);
+  return may;
+}
+
+void tsr_graph_memory_freed_by(uint64_t address, uint32_t graph) {
+  pthread_mutex_lock(&lock);
+  struct tsr_graph_memory *memory = find(address);
+  if (memory && memory->owner == graph)
+    memory->freed_by_owner = true;
+  else if (memory)
+    memory->freed_by_other = true;
+  pthread_mutex_unlock(&lock);
+}
+
 CUresult tsr_graph_memory_free(uint64_t address) {
   pthread_mutex_lock(&lock);
   struct tsr_graph_memory *memory = find(address);

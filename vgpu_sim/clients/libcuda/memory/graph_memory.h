@@ -13,6 +13,8 @@ struct tsr_graph_memory {
   uint64_t address;
   uint32_t users; /* copies of the node */
   bool live;      /* a launch has allocated it, and nothing has freed it since */
+  uint32_t owner; /* id of the graph to which the node was added; 0: none yet */
+  bool freed_by_owner, freed_by_other; /* graphs with a node that frees it */
   CUDA_MEM_ALLOC_NODE_PARAMS parameters; /* their descriptions of access are `access` */
   CUmemAccessDesc access[];
 };
@@ -31,6 +33,19 @@ bool tsr_graph_memory_is(uint64_t address);
 
 /* Note that a launch allocates or frees the memory at an address. */
 void tsr_graph_memory_launched(uint64_t address, bool live);
+
+/* Whether a launch has allocated the memory, and nothing has freed it since. */
+bool tsr_graph_memory_is_live(const struct tsr_graph_memory *memory);
+
+/* Note the graph to which the node of the memory was added first. */
+void tsr_graph_memory_own(struct tsr_graph_memory *memory, uint32_t graph);
+
+/* Whether a graph may get a node that frees the memory at an address: the owner if no graph has one,
+ * another graph if the owner has none. `*first`: no graph has one yet. */
+bool tsr_graph_memory_may_free(uint64_t address, uint32_t graph, bool *first);
+
+/* Note that a graph has got such a node. */
+void tsr_graph_memory_freed_by(uint64_t address, uint32_t graph);
 
 /* Free the memory in a stream, in whose order a launch will have it again; INVALID_VALUE if no
  * launch has allocated it. */

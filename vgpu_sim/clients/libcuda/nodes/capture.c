@@ -229,7 +229,7 @@ CUresult tsr_capture_add(struct tsr_context *context, uint32_t stream,
   }
   struct tsr_edges *tips = &capture->tips;
   struct tsr_node *made = NULL;
-  result = tsr_graph_add(capture->sequence->graph, operation, NULL, NULL, 0, &made);
+  result = tsr_graph_add_new(capture->sequence->graph, operation, NULL, NULL, 0, &made);
   for (uint32_t i = 0; i < tips->count && result == CUDA_SUCCESS; i++)
     result = tsr_edge_add(tips->list[i].node, made, &tips->list[i].data);
   if (result == CUDA_SUCCESS) {

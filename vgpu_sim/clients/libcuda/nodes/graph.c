@@ -96,8 +96,7 @@ void tsr_graph_remove(struct tsr_node *node) {
   free_node(node);
 }
 
-/* Whether a predicate is true for a graph inside one of the graph's nodes. */
-static bool any_inner(const struct tsr_graph *graph, bool (*has)(const struct tsr_graph *)) {
+bool tsr_graph_any_inner(const struct tsr_graph *graph, bool (*has)(const struct tsr_graph *)) {
   const struct tsr_graph *inner;
   for (uint32_t i = 0; i < graph->count; i++)
     for (uint32_t j = 0; (inner = tsr_inner_graph(&graph->nodes[i]->operation, j)); j++)
@@ -105,26 +104,18 @@ static bool any_inner(const struct tsr_graph *graph, bool (*has)(const struct ts
   return false;
 }
 
-bool tsr_graph_has_memory(const struct tsr_graph *graph) {
-  for (uint32_t i = 0; i < graph->count; i++) {
-    const CUgraphNodeType type = graph->nodes[i]->operation.type;
-    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE) return true;
-  }
-  return any_inner(graph, tsr_graph_has_memory);
-}
-
 bool tsr_graph_has_conditions(const struct tsr_graph *graph) {
   for (uint32_t i = 0; i < graph->count; i++)
     if (graph->nodes[i]->operation.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return true;
-  return graph->conditions || any_inner(graph, tsr_graph_has_conditions);
+  return graph->conditions || tsr_graph_any_inner(graph, tsr_graph_has_conditions);
 }
 
 bool tsr_graph_has_objects(const struct tsr_graph *graph) {
-  return graph->held_count != 0 || any_inner(graph, tsr_graph_has_objects);
+  return graph->held_count != 0 || tsr_graph_any_inner(graph, tsr_graph_has_objects);
 }
 
 bool tsr_graph_has_captures(const struct tsr_graph *graph) {
-  return graph->captures != 0 || any_inner(graph, tsr_graph_has_captures);
+  return graph->captures != 0 || tsr_graph_any_inner(graph, tsr_graph_has_captures);
 }
 
 static CUresult clone_inner(struct tsr_operation *to, const struct tsr_operation *from) {

@@ -50,7 +50,9 @@ struct tsr_graph {
   uint32_t id;               /* unique in the process */
   uint64_t origin;           /* handle of the graph of which it is a clone */
   struct tsr_node *owner;    /* node whose child it is, or NULL */
+  bool moved;                /* it was made a child as a whole, not copied */
   uint32_t captures;         /* captures in progress that add nodes */
+  uint32_t executables;      /* executable graphs made from it that exist */
   struct tsr_held_object *held; /* user objects */
   uint32_t held_count, held_room;
   struct tsr_condition *conditions; /* made for its nodes and for those of graphs inside it */
@@ -71,9 +73,19 @@ void tsr_graph_free(struct tsr_graph *graph);
 /* Copy a graph; every clone of a node knows its origin. */
 CUresult tsr_graph_clone(const struct tsr_graph *from, struct tsr_graph **clone);
 
+/* Whether a predicate is true for a graph inside one of the graph's nodes. */
+bool tsr_graph_any_inner(const struct tsr_graph *graph, bool (*has)(const struct tsr_graph *));
+
 /* Whether the graph, or a child of it, allocates or frees memory: it has one copy of its memory, so
- * that programs cannot clone it. */
+ * that programs cannot clone it, delete its nodes and edges, or have two executable graphs of it. */
 bool tsr_graph_has_memory(const struct tsr_graph *graph);
+
+/* Whether there is an executable graph of the graph, or of a child of it, with nodes for memory. */
+bool tsr_graph_has_instantiated_memory(const struct tsr_graph *graph);
+
+/* Whether memory that nodes of the graph, or of a child of it, allocate has not been freed since its
+ * last launch. */
+bool tsr_graph_has_live_memory(const struct tsr_graph *graph);
 
 /* Whether the graph, or a child of it, has conditional nodes: programs cannot clone it either. */
 bool tsr_graph_has_conditions(const struct tsr_graph *graph);
@@ -96,6 +108,12 @@ CUresult tsr_graph_add(struct tsr_graph *graph, struct tsr_operation *operation,
                        struct tsr_node *const *dependencies, const CUgraphEdgeData *data,
                        size_t count, struct tsr_node **made);
 void tsr_graph_remove(struct tsr_node *node);
+
+/* The same as tsr_graph_add for a node that the program adds, by which it may break a rule of
+ * nodes that allocate or free memory. */
+CUresult tsr_graph_add_new(struct tsr_graph *graph, struct tsr_operation *operation,
+                           struct tsr_node *const *dependencies, const CUgraphEdgeData *data,
+                           size_t count, struct tsr_node **made);
 
 /* Add or remove one edge; INVALID_VALUE: it exists already, does not exist, would close a circle,
  * or connects different graphs. */
