@@ -149,14 +149,15 @@ def client_part(
 def runtime_part(major: int, driver: Part, generated_root: Path) -> Part:
     """Return the CUDA runtime of a major version. Both versions have the same sources.
 
-    Programs are linked with the newer one, because it has the name without version.
+    Programs are linked with the one for which the headers of ``tessera cc`` are: it has the name
+    without version (ADR 212).
     """
     folder = CLIENTS / "libcudart"
     generated = generated_root / f"{folder.name}{major}"
     return Part(
         folder,
         f"libcudart.so.{major}",
-        ("libcudart.so",) if major == 13 else (),
+        ("libcudart.so",) if major == 12 else (),
         client_flags(folder, generated, f"libcudart.so.{major}", f"-DTSR_CUDART={major}"),
         (COMMON,),
         needs=(driver,),

@@ -12,12 +12,9 @@ from vgpu_sim.sdk.errors import CompileError
 from vgpu_sim.system.python_process import interpreter
 
 _RUN = "import sys; from vgpu_sim.cli.main import main; sys.argv[:1] = ['tessera', 'cc']; main()"
-# The runtime is the one for which the headers are, whichever PyTorch or another client loads.
-_LIBRARIES = {"libcudart.so": "libcudart.so.12", "libcuda.so": "libcuda.so.1"}
-
-
-def _library(name: str) -> Path:
-    return config.LIBRARIES_DIR / _LIBRARIES[name]
+# The runtime is the one for which the headers are, whichever PyTorch or another client loads. The
+# linker looks for what a library needs in the folder in which it found the library.
+_LIBRARIES = ("libcudart.so", "libcudart.so.12", "libcuda.so", "libcuda.so.1")
 
 
 def make() -> Path:
@@ -33,7 +30,8 @@ def make() -> Path:
     cache = config.user_cache_dir()
     if cache is None:
         raise CompileError("--cuda-home needs a home directory, or XDG_CACHE_HOME")
-    links = {"include": INCLUDE, **{f"lib64/{name}": _library(name) for name in _LIBRARIES}}
+    libraries = {f"lib64/{name}": config.LIBRARIES_DIR / name for name in _LIBRARIES}
+    links = {"include": INCLUDE, **libraries}
     script = f'#!/bin/sh\nexec {shlex.quote(interpreter())} -P -c {shlex.quote(_RUN)} "$@"\n'
     key = hashlib.sha256(repr((script, sorted(links.items()))).encode()).hexdigest()[:12]
     home = cache / f"cuda-home-{key}"

@@ -17,8 +17,15 @@ def test_the_folder_has_the_compiler_the_headers_and_the_libraries(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     made = home.make()
     assert (made / "include").resolve() == INCLUDE.resolve()
-    library = (made / "lib64" / "libcudart.so").readlink()
-    assert library == config.LIBRARIES_DIR / "libcudart.so.12"
+    libraries = {one.name: one.resolve() for one in (made / "lib64").iterdir()}
+    runtime = (config.LIBRARIES_DIR / "libcudart.so.12").resolve()
+    driver = (config.LIBRARIES_DIR / "libcuda.so.1").resolve()
+    assert libraries == {
+        "libcudart.so": runtime,
+        "libcudart.so.12": runtime,
+        "libcuda.so": driver,
+        "libcuda.so.1": driver,
+    }
     shown = subprocess.run([made / "bin" / "nvcc", "--help"], capture_output=True, text=True)
     assert shown.stdout.startswith("Usage: tessera cc"), shown.stderr
     assert home.make() == made
