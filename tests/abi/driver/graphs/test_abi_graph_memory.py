@@ -37,13 +37,13 @@ def freeing(cuda, address: int):
     return graph
 
 
-def add_child(cuda, parent, child, ownership: str) -> int:
+def add_child(cuda, parent, child, ownership: str, after=()) -> int:
     parameters = cuda.CUgraphNodeParams()
     parameters.type = cuda.CUgraphNodeType.CU_GRAPH_NODE_TYPE_GRAPH
     parameters.graph.graph = child
     owners = cuda.CUgraphChildGraphNodeOwnership
     parameters.graph.ownership = getattr(owners, f"CU_GRAPH_CHILD_GRAPH_OWNERSHIP_{ownership}")
-    return cuda.code("cuGraphAddNode", parent, [], None, 0, parameters)
+    return cuda.code("cuGraphAddNode", parent, [*after], None, len(after), parameters)
 
 
 @pytest.mark.parametrize("kind", ["allocates", "frees"])
@@ -193,6 +193,21 @@ def test_a_child_graph_with_memory_belongs_to_its_parent(cuda, stream):
     cuda.cuStreamSynchronize(stream)
     cuda.cuGraphExecDestroy(executable)
     cuda.cuGraphDestroy(parent)
+
+
+def test_a_child_graph_whose_move_fails_stays_the_programs(cuda, stream):
+    child, address = allocating(cuda)
+    parent = cuda.cuGraphCreate(0)
+    node = cuda.cuGraphAddEmptyNode(parent, [], 0)
+    assert add_child(cuda, parent, child, "MOVE", (node, node)) == INVALID_VALUE
+    assert cuda.cuGraphGetNodes(parent, 0)[1] == 1
+    executable = cuda.cuGraphInstantiate(child, 0)
+    cuda.cuGraphLaunch(executable, stream)
+    cuda.cuMemFree(address)
+    cuda.cuGraphExecDestroy(executable)
+    assert add_child(cuda, parent, child, "MOVE", (node,)) == 0
+    cuda.cuGraphDestroy(parent)
+    assert cuda.code("cuGraphDestroy", child) == INVALID_VALUE
 
 
 def test_a_copied_child_graph_gets_no_memory(cuda):

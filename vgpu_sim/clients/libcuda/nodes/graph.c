@@ -19,6 +19,15 @@ void tsr_operation_discard(struct tsr_operation *operation) {
   tsr_operation_clear(operation);
 }
 
+/* Give a graph that was to become a child as a whole back to the program. */
+static void return_child(struct tsr_operation *operation) {
+  struct tsr_graph *child = tsr_inner_graph(operation, 0);
+  if (operation->type != CU_GRAPH_NODE_TYPE_GRAPH || !child || !child->moved) return;
+  child->moved = false;
+  child->owner = NULL;
+  operation->child = NULL;
+}
+
 static void free_node(struct tsr_node *node) {
   tsr_object_retire(TSR_NODE, tsr_object_handle(TSR_NODE, node));
   tsr_operation_discard(&node->operation);
@@ -62,6 +71,7 @@ CUresult tsr_graph_add(struct tsr_graph *graph, struct tsr_operation *operation,
                        size_t count, struct tsr_node **made) {
   struct tsr_node *node = tsr_object_new(TSR_NODE);
   if (!node) {
+    return_child(operation);
     tsr_operation_discard(operation);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -69,6 +79,7 @@ CUresult tsr_graph_add(struct tsr_graph *graph, struct tsr_operation *operation,
   tsr_object_publish(TSR_NODE, node);
   CUresult result = append(graph, node);
   if (result != CUDA_SUCCESS) {
+    return_child(&node->operation);
     free_node(node);
     return result;
   }
@@ -76,10 +87,12 @@ CUresult tsr_graph_add(struct tsr_graph *graph, struct tsr_operation *operation,
   for (uint32_t i = 0; (inner = tsr_inner_graph(operation, i)); i++) inner->owner = node;
   for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
     result = tsr_edge_add(dependencies[i], node, data ? &data[i] : NULL);
-  if (result != CUDA_SUCCESS)
+  if (result != CUDA_SUCCESS) {
+    return_child(&node->operation);
     tsr_graph_remove(node);
-  else
+  } else {
     *made = node;
+  }
   return result;
 }
 

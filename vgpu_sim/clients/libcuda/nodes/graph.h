@@ -103,7 +103,7 @@ bool tsr_graph_has_captures(const struct tsr_graph *graph);
 void tsr_operation_discard(struct tsr_operation *operation);
 
 /* Add a node that depends on `count` nodes of the same graph. The operation belongs to the node
- * afterwards, also on failure. `data` may be NULL. */
+ * afterwards, also on failure, except for a graph that is moved, which then stays the program's. `data` may be NULL. */
 CUresult tsr_graph_add(struct tsr_graph *graph, struct tsr_operation *operation,
                        struct tsr_node *const *dependencies, const CUgraphEdgeData *data,
                        size_t count, struct tsr_node **made);
