@@ -101,6 +101,7 @@ def test_a_library_that_is_loaded_late_keeps_only_its_users_waiting(
     assert (done.returncode, done.stdout) == wanted, done.stderr
 
 
+@pytest.mark.timeout(900)  # beside other tests, libcuda with a sanitizer takes minutes to compile
 @pytest.mark.parametrize(("name", "rounds"), [("stress", 3), ("contexts", 30)])
 def test_threads_under_sanitizers(compile_c, environment, spin, name, rounds):
     """ThreadSanitizer leaves no 8 TiB for the aperture; test_native_ring.py uses it instead."""
