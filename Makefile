@@ -21,6 +21,10 @@ AGAIN := $(MAKE)
 E2E := --with-e2e --maxfail 5 tests/e2e
 # Hundreds of processes import the same modules: one of them compiles each, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
+# The day, for tests of which another part runs each day: one number for all processes of a run.
+ifndef TESSERA_ROTATION
+export TESSERA_ROTATION := $(shell expr $$(date +%s) / 86400)
+endif
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile

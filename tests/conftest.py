@@ -15,6 +15,7 @@ from support.watches import (
     left_threads,
     open_files,
     parts,
+    rotation,
 )
 
 OVER_BUDGET = pytest.StashKey[str]()
@@ -68,6 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not config.getoption("--with-e2e"):
             item.add_marker(pytest.mark.skip(reason="NOT RUN: needs the cluster of `make test`"))
     items.sort(key=lambda item: item.nodeid.startswith("tests/e2e/"))
+    rotation.deselect(config, items)
     if config.getoption("--failed-alone"):
         items[:] = failed_alone.select_failed(config, items)
 

@@ -1,5 +1,6 @@
 """The division of tests into those that only compute, those of processes and other unit tests."""
 
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from support.watches.parts import (
     UNITS_PART,
     part_of,
 )
+from support.watches.rotation import DAYS, VARIABLE, is_due
 
 ROOT = Path(__file__).parents[3]
 # Measuring waits, starting long-lived processes or several tasks; process_time, a command's result and
@@ -62,3 +64,36 @@ def test_each_part_collects_its_own_files_only() -> None:
         found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         files = {Path(line.partition(":")[0]).parent for line in found.stdout.splitlines() if line}
         assert files == {Path(own[part])}, found.stderr
+
+
+@pytest.mark.parametrize(("prefix", "days"), DAYS.items())
+def test_in_rotation_each_test_runs_on_one_of_the_days(prefix: str, days: int) -> None:
+    for number in range(50):
+        name = f"{prefix}{number}]"
+        assert [is_due(name, day) for day in range(20_000, 20_000 + days)].count(True) == 1
+
+
+def test_other_tests_run_every_day() -> None:
+    assert all(is_due("tests/unit/mig/test_mig_plan.py::test_a", day) for day in range(10))
+
+
+def test_what_is_in_rotation_exists() -> None:
+    for prefix in DAYS:
+        path, _, name = prefix.partition("::")
+        assert (ROOT / path).exists()
+        assert not name or f"def {name.removesuffix('[')}(" in (ROOT / path).read_text()
+
+
+@pytest.mark.parametrize(("options", "rotates"), [(["--part", COMPUTING_PART], True), ([], False)])
+def test_only_parts_are_in_rotation(options: list[str], rotates: bool) -> None:
+    place = "tests/conformance/values/test_conformance_quads.py"
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    listing = subprocess.run(
+        [*command, *options, place],
+        cwd=ROOT,
+        env={**os.environ, VARIABLE: "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (" deselected" in listing.stdout) is rotates

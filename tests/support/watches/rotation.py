@@ -1,0 +1,44 @@
+"""Long tests of which ``make test`` runs another part each day (ADR 217).
+
+``make test-quick`` runs all that need no cluster, and ``make soak`` all restarts.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable
+
+import pytest
+
+VARIABLE = "TESSERA_ROTATION"
+"""The number of the day. The Makefile sets it, so that all processes of a run use the same one."""
+
+DAYS = {
+    "tests/conformance/": 3,
+    "tests/e2e/restarts/test_restarts.py::test_no_pod_fails_around_a_restart[": 2,
+}
+"""After how many days each test has run, by the beginning of the tests' names."""
+
+
+def is_due(name: str, day: int) -> bool:
+    """Return whether a test runs on a day."""
+    days = next((days for prefix, days in DAYS.items() if name.startswith(prefix)), 1)
+    return zlib.crc32(name.encode()) % days == day % days
+
+
+def split(items: Iterable[pytest.Item], day: int) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Return the tests to run on a day, and those of other days."""
+    due: list[pytest.Item] = []
+    later: list[pytest.Item] = []
+    for item in items:
+        (due if is_due(item.nodeid, day) else later).append(item)
+    return due, later
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Remove the tests of other days from ``items``, where ``make test`` runs a part of the tests."""
+    day = os.environ.get(VARIABLE)
+    if not day or not (config.getoption("--part") or config.getoption("--with-e2e")):
+        return
+    items[:], later = split(items, int(day))
+    if later:
+        config.hook.pytest_deselected(items=later)
