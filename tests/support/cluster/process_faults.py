@@ -13,8 +13,7 @@ from typing import Final
 
 from support.cluster.cluster_restarts import BOTH_NODES, NO_PLUGIN, Over, Restart
 from support.cluster.kubectl import Cluster, in_node
-
-ROTATION: Final = "TESSERA_ROTATION"
+from support.watches.rotation import VARIABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +112,5 @@ STOPPED: Final = {f"{name} stopped": _row(one, stops=True) for name, one in PROC
 
 def in_rotation() -> list[str]:
     """Return one row of each table: another one each day, or as TESSERA_ROTATION says."""
-    number = int(os.environ.get(ROTATION) or datetime.date.today().toordinal())
+    number = int(os.environ.get(VARIABLE) or datetime.date.today().toordinal())
     return [list(rows)[number % len(rows)] for rows in (KILLED, STOPPED)]
