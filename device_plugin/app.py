@@ -31,6 +31,7 @@ from device_plugin import agent_process, config, kubelet_process
 from device_plugin.config import Settings
 from device_plugin.dp.meeting import Meeting
 from device_plugin.errors import AgentError
+from device_plugin.metrics import METRICS
 
 _FIRST_PAUSE_S = 0.2  # before the second restart of a process that ends soon after its start
 _LONGEST_PAUSE_S = 10.0
@@ -75,6 +76,7 @@ class Supervisor:
         side_hung_after_s: float = KUBELET_SIDE_HUNG_AFTER_S,
     ) -> None:
         """Initialize; ``directory`` is shared with the pod's other container."""
+        METRICS.share(directory)  # before the first fork
         meeting = Meeting(directory)
         key = meeting.key()
         address = meeting.address(standby=settings.standby)

@@ -1,17 +1,19 @@
 """The node agent's counters for ``/metrics``.
 
-The agent's and the kubelet's process both count in memory that they share with the supervisor.
-The supervisor allocated it before it forked them, so counts of the agent survive its restart.
-Each counter is written by one process only.
+The agent and the processes that serve the kubelet count in memory that they share: the supervisors
+of the pod's two containers map the same file before they fork them (ADR 222). Counts survive the
+restart of each. Each counter is written by one process at a time.
 """
 
 import itertools
 import mmap
+import os
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from pathlib import Path
 from typing import Final, Literal, get_args
 
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -90,7 +92,8 @@ _VALUE: Final = struct.Struct("d")
 class AgentMetrics(Collector):
     """The values of all counters, which begin at 0.
 
-    Forked processes share the values. ``_lock`` serializes the threads of one process.
+    Forked processes share the values, and so do processes that share a directory (``share``).
+    ``_lock`` serializes the threads of one process. No two processes count the same event.
     """
 
     def __init__(self) -> None:
@@ -100,6 +103,19 @@ class AgentMetrics(Collector):
         }
         self._values = mmap.mmap(-1, mmap.PAGESIZE)  # shared with forked processes
         self._lock = threading.Lock()
+
+    def share(self, directory: Path) -> None:
+        """Keep the values in a file in ``directory`` from now on.
+
+        The pod's containers share the directory: the agent exports what the process in the other
+        container counts while that one serves the kubelet. Raises OSError.
+        """
+        descriptor = os.open(directory / "counters", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, mmap.PAGESIZE)
+            self._values = mmap.mmap(descriptor, mmap.PAGESIZE)
+        finally:
+            os.close(descriptor)
 
     @contextmanager
     def counting_kubelet_call(self, call: Call) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import grpc
 import pytest
@@ -46,6 +47,18 @@ def test_a_child_s_counts_are_visible_to_its_parent_and_its_successor() -> None:
     found = values(metrics)
     assert found["tessera_agent_passes_total", "ok"] == 2
     assert found["tessera_agent_pass_seconds_total",] == 1.0
+
+
+def test_processes_of_two_containers_share_a_file(tmp_path: Path) -> None:
+    agent, standby = AgentMetrics(), AgentMetrics()
+    agent.share(tmp_path)
+    agent.count_pass(0.5, succeeded=True)
+    standby.share(tmp_path)
+    standby.count_registration(accepted=True)
+    counts = values(agent)
+    assert counts == values(standby)
+    assert counts["tessera_agent_passes_total", "ok"] == 1
+    assert counts["tessera_agent_registrations_total", "ok"] == 1
 
 
 def test_a_call_that_raises_has_failed() -> None:
