@@ -76,8 +76,8 @@ class Supervisor:
         side_hung_after_s: float = KUBELET_SIDE_HUNG_AFTER_S,
     ) -> None:
         """Initialize; ``directory`` is shared with the pod's other container."""
-        METRICS.share(directory)  # before the first fork
         meeting = Meeting(directory)
+        METRICS.share(directory)  # before the first fork
         key = meeting.key()
         address = meeting.address(standby=settings.standby)
         address.unlink(missing_ok=True)

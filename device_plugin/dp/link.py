@@ -6,7 +6,6 @@ side waits for the other without limit: a process that is stopped or starved kee
 
 import contextlib
 import logging
-import os
 import socket
 import struct
 import threading
@@ -35,7 +34,11 @@ _METHODS: Final = frozenset(
     }
 )
 _AGAIN_S: Final = 0.05
+_SIGN_S: Final = 1.0
 _REPLY_S: Final = 5.0
+_SILENT: Final = (
+    "the process that serves the kubelet does not answer: it hangs, or gets too little CPU time"
+)
 AGENT_SILENT_S: Final = 60.0  # the supervisor kills an agent that hangs earlier
 _log = logging.getLogger(__name__)
 
@@ -86,9 +89,9 @@ class LinkServer:
     def _wake(self, connection: Connection) -> None:
         with contextlib.suppress(OSError), connection:
             while True:
-                self._woken.wait()
+                pass_is_due = self._woken.wait(_SIGN_S)
                 self._woken.clear()
-                connection.send(None)
+                connection.send(pass_is_due)  # False is a sign of life only
 
 
 class Link:
@@ -102,19 +105,28 @@ class Link:
         self._address = address
         self._key = key
         self._calls: Connection | None = None
+        self._is_silent = False
 
     def follow(self, wake: Callable[[], None]) -> Never:
         """Call ``wake`` when the process that serves the kubelet requests a pass of the reconcile
         loop.
 
-        Also call ``wake`` after each reconnection.
+        Also call ``wake`` after each reconnection, and when the process is silent: between two
+        passes no call would notice it before the supervisor has replaced the process.
         """
         while True:
-            with contextlib.suppress(OSError, EOFError), self._connect(_WAKES) as connection:
-                wake()
-                while True:
-                    connection.recv()
+            try:
+                with self._connect(_WAKES) as connection:
+                    self._is_silent = False
                     wake()
+                    while True:
+                        if connection.recv():
+                            wake()
+            except BlockingIOError:
+                self._is_silent = True
+                wake()
+            except (OSError, EOFError, AuthenticationError):
+                self._is_silent = False
             time.sleep(_AGAIN_S)
 
     def update(self, offers: Mapping[str, Offer]) -> None:
@@ -155,15 +167,14 @@ class Link:
             answer_challenge(connection, self._key)
             deliver_challenge(connection, self._key)
             connection.send(purpose)
-            if purpose == _WAKES:  # the next message may come at any time
-                with socket.socket(fileno=os.dup(connection.fileno())) as same:
-                    same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(0.0))
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _call(self, method: str, *arguments: Any) -> Any:
+        if self._is_silent:
+            raise KubeletSideSilent(_SILENT)
         try:
             if self._calls is None:
                 self._calls = self._connect(_CALLS)
@@ -174,10 +185,7 @@ class Link:
                 self._calls.close()
                 self._calls = None
             if isinstance(err, BlockingIOError):
-                raise KubeletSideSilent(
-                    "the process that serves the kubelet does not answer: it hangs, or gets too"
-                    " little CPU time"
-                ) from err
+                raise KubeletSideSilent(_SILENT) from err
             raise KubeletSideLost(
                 f"lost the connection to the process that serves the kubelet: {err!r}"
             ) from err
@@ -187,5 +195,5 @@ class Link:
 
 
 def _timeval(seconds: float) -> bytes:
-    """Return a ``struct timeval`` for setsockopt; 0 means no limit."""
+    """Return a ``struct timeval`` for setsockopt."""
     return struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
