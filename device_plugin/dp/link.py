@@ -90,7 +90,8 @@ class LinkServer:
         with contextlib.suppress(OSError), connection:
             while True:
                 pass_is_due = self._woken.wait(_SIGN_S)
-                self._woken.clear()
+                if pass_is_due:  # it may be set just after the wait has timed out
+                    self._woken.clear()
                 connection.send(pass_is_due)  # False is a sign of life only
 
 

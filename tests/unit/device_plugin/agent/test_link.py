@@ -4,7 +4,7 @@ import errno
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Listener
+from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from unittest import mock
 
@@ -178,6 +178,23 @@ def test_an_agent_is_woken_at_once_and_at_every_change(side: Side) -> None:
         assert woken.acquire(timeout=60)
         side.woken.set()
         assert woken.acquire(timeout=60)
+
+
+class LateEvent(threading.Event):
+    """Is set just after the first wait has timed out."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self.is_set():
+            return super().wait(timeout)
+        self.set()
+        return False
+
+
+def test_a_change_between_two_signs_of_life_is_not_lost(side: Side) -> None:
+    near, far = (Connection(end.detach()) for end in socket.socketpair())
+    server = LinkServer(mock.Mock(), side.server, LateEvent())
+    with endless(server._wake, near, wake=far.close):
+        assert [far.recv() for _ in range(2)] == [False, True]
 
 
 def test_an_absent_kubelet_side_is_an_error_that_is_retried(tmp_path: Path) -> None:
