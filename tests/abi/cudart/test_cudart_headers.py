@@ -23,15 +23,15 @@ def link(program: Path, headers: Path, folder: Path) -> None:
     plain = {"PATH": os.environ["PATH"]}
     command = [COMPILER, "-std=c++11", f"-I{headers}", str(SOURCE), "-o", str(program)]
     command += [f"-L{folder}", "-lcudart"]
-    done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    linking = subprocess.run(command, env=plain, capture_output=True, text=True, check=False)
+    assert linking.returncode == 0, linking.stderr
 
 
-def run(program: Path, environment: dict[str, str]) -> tuple[int, str, str]:
-    done = subprocess.run(
+def check(program: Path, environment: dict[str, str]) -> None:
+    execution = subprocess.run(
         [program], env=environment, capture_output=True, text=True, timeout=240, check=False
     )
-    return done.returncode, done.stdout, done.stderr
+    assert (execution.returncode, execution.stdout) == (0, "failures 0\n"), execution.stderr
 
 
 @needs_compiler
@@ -42,8 +42,7 @@ def test_the_library_without_version_is_the_headers_one(tmp_path, libraries, env
     major = int(declared[1]) // 1000
     assert (libraries / "libcudart.so").resolve().name == f"libcudart.so.{major}"
     link(tmp_path / "program", INCLUDE, libraries)
-    status, output, errors = run(tmp_path / "program", environment)
-    assert (status, output) == (0, "failures 0\n"), errors
+    check(tmp_path / "program", environment)
 
 
 @needs_compiler
@@ -54,5 +53,4 @@ def test_a_toolkits_folder_links_without_the_driver(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = home.make()
     link(tmp_path / "program", folder / "include", folder / "lib64")
-    status, output, errors = run(tmp_path / "program", environment)
-    assert (status, output) == (0, "failures 0\n"), errors
+    check(tmp_path / "program", environment)

@@ -43,8 +43,8 @@ def current():
 def allocate():
     return runtime.cudaMalloc(ctypes.byref(pointer), 16)
 print(allocate())
-before = current()
-print(runtime.cudaDeviceReset(), current() == before, driver.cuMemAlloc_v2(ctypes.byref(pointer), 16))
+ended = current()
+print(runtime.cudaDeviceReset(), current() == ended, driver.cuMemAlloc_v2(ctypes.byref(pointer), 16))
 print(allocate(), runtime.cudaMemset(pointer, 0, 16), driver.cuMemFree_v2(pointer), runtime.cudaFree(0))
 primary = ctypes.c_void_p()
 print(runtime.cudaDeviceReset(), driver.cuDevicePrimaryCtxRetain(ctypes.byref(primary), 0))

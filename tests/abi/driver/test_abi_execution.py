@@ -269,8 +269,8 @@ def test_every_loader_recognises_ptx_by_its_first_directive(cuda, tmp_path, load
     for image, code in cases.items():
         file.write_bytes(image)
         by_name = loader in ("cuModuleLoad", "cuLibraryLoadFromFile")
-        given = str(file).encode() if by_name else image + b"\0"
-        assert cuda.code(loader, given, *rest) == code, image[:30]
+        argument = str(file).encode() if by_name else image + b"\0"
+        assert cuda.code(loader, argument, *rest) == code, image[:30]
 
 
 def test_the_loader_reports_errors_in_the_image(cuda, driver, capfd):

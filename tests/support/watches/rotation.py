@@ -5,7 +5,6 @@
 
 import os
 import zlib
-from collections.abc import Iterable
 
 import pytest
 
@@ -25,20 +24,12 @@ def is_due(name: str, day: int) -> bool:
     return zlib.crc32(name.encode()) % days == day % days
 
 
-def split(items: Iterable[pytest.Item], day: int) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Return the tests to run on a day, and those of other days."""
-    due: list[pytest.Item] = []
-    later: list[pytest.Item] = []
-    for item in items:
-        (due if is_due(item.nodeid, day) else later).append(item)
-    return due, later
-
-
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Remove the tests of other days from ``items``, where ``make test`` runs a part of the tests."""
     day = os.environ.get(VARIABLE)
     if not day or not (config.getoption("--part") or config.getoption("--with-e2e")):
         return
-    items[:], later = split(items, int(day))
+    later = [item for item in items if not is_due(item.nodeid, int(day))]
     if later:
+        items[:] = [item for item in items if is_due(item.nodeid, int(day))]
         config.hook.pytest_deselected(items=later)

@@ -48,8 +48,8 @@ def add_child(cuda, parent, child, ownership: str, after=()) -> int:
 
 @pytest.mark.parametrize("kind", ["allocates", "frees"])
 def test_a_graph_with_memory_keeps_its_shape_and_has_one_executable(cuda, kind):
-    other, address = allocating(cuda)
-    graph = other if kind == "allocates" else freeing(cuda, address)
+    owner, address = allocating(cuda)
+    graph = owner if kind == "allocates" else freeing(cuda, address)
     memory = cuda.cuGraphGetNodes(graph, 1)[0][0]
     empty = cuda.cuGraphAddEmptyNode(graph, [memory], 1)
     last = cuda.cuGraphAddEmptyNode(graph, [], 0)
@@ -129,14 +129,14 @@ def test_an_allocation_is_freed_once_in_a_graph_and_by_its_owner_or_by_others(cu
         return cuda.code("cuGraphAddMemFreeNode", graph, [*dependencies], count, address)
 
     owner, address = allocating(cuda)
-    others = [cuda.cuGraphCreate(0) for _ in range(2)]
-    foreign = cuda.cuGraphAddEmptyNode(others[0], [], 0)
+    strangers = [cuda.cuGraphCreate(0) for _ in range(2)]
+    foreign = cuda.cuGraphAddEmptyNode(strangers[0], [], 0)
     assert free_in(owner, address, foreign) == INVALID_VALUE
     assert free_in(owner, address) == 0, "the node that was refused does not count"
-    for graph in (owner, *others):
+    for graph in (owner, *strangers):
         assert free_in(graph, address) == INVALID_VALUE
     owner, address = allocating(cuda)
-    for graph in others:
+    for graph in strangers:
         assert free_in(graph, address) == 0
         assert free_in(graph, address) == INVALID_VALUE
     assert free_in(owner, address) == INVALID_VALUE
@@ -170,7 +170,7 @@ def test_the_rules_hold_for_captures(cuda, stream):
 def test_a_child_graph_with_memory_belongs_to_its_parent(cuda, stream):
     child, address = allocating(cuda)
     first = cuda.cuGraphInstantiate(child, 0)
-    parent, other = cuda.cuGraphCreate(0), cuda.cuGraphCreate(0)
+    parent, second_parent = cuda.cuGraphCreate(0), cuda.cuGraphCreate(0)
     assert add_child(cuda, parent, child, "CLONE") == NOT_SUPPORTED
     assert add_child(cuda, parent, child, "MOVE") == 0
     assert cuda.code("cuGraphInstantiate", parent, 0) == NOT_SUPPORTED, "the child has one"
@@ -180,7 +180,7 @@ def test_a_child_graph_with_memory_belongs_to_its_parent(cuda, stream):
     assert cuda.code("cuGraphInstantiate", child, 0) == INVALID_VALUE
     assert cuda.code("cuGraphDestroy", child) == INVALID_VALUE
     for ownership in ("CLONE", "MOVE"):
-        assert add_child(cuda, other, child, ownership) == INVALID_VALUE
+        assert add_child(cuda, second_parent, child, ownership) == INVALID_VALUE
     assert cuda.code("cuGraphExecUpdate", executable, child) == INVALID_VALUE
     assert cuda.code("cuGraphAddMemFreeNode", child, [], 0, address) == NOT_SUPPORTED
     with pytest.raises(Exception, match="NOT_SUPPORTED"):

@@ -361,9 +361,9 @@ def test_a_launch_that_a_capture_refuses_keeps_nothing(cuda, raw):
         freed.append(data)
 
     stream, graph = cuda.cuStreamCreate(1), cuda.cuGraphCreate(0)
-    held = ctypes.c_uint64()
-    assert raw.cuUserObjectCreate(ctypes.byref(held), ctypes.c_void_p(77), free, 1, 1) == 0
-    retained = ctypes.c_void_p(int(graph)), ctypes.c_void_p(held.value)
+    user_object = ctypes.c_uint64()
+    assert raw.cuUserObjectCreate(ctypes.byref(user_object), ctypes.c_void_p(77), free, 1, 1) == 0
+    retained = ctypes.c_void_p(int(graph)), ctypes.c_void_p(user_object.value)
     assert raw.cuGraphRetainUserObject(*retained, 1, 1) == 0
     executable = cuda.cuGraphInstantiate(graph, 0)
     mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED

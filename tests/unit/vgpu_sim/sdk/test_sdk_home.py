@@ -17,7 +17,7 @@ def test_the_folder_has_the_compiler_the_headers_and_the_libraries(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     made = home.make()
     assert (made / "include").resolve() == INCLUDE.resolve()
-    libraries = {one.name: one.resolve() for one in (made / "lib64").iterdir()}
+    libraries = {link.name: link.resolve() for link in (made / "lib64").iterdir()}
     runtime = (config.LIBRARIES_DIR / "libcudart.so.12").resolve()
     driver = (config.LIBRARIES_DIR / "libcuda.so.1").resolve()
     assert libraries == {
