@@ -218,7 +218,9 @@ class ModuleTable(ctypes.Structure):
 
 class TableHeader(ctypes.Structure):
     """The header of a module table. Offsets in the table are in bytes from the table's start.
-    Strings in the table are NUL-terminated.
+    Strings in the table are NUL-terminated. ``titles_offset`` is that of the titles of functions
+    (``vgpu_sim.kernel_names``): for each function the offset of a string, or 0 for a function that
+    is not loaded. Workers of older versions have no titles, and a header that ends before them.
     """
 
     _fields_ = (
@@ -232,6 +234,8 @@ class TableHeader(ctypes.Structure):
         ("refused_offset", c_uint32),
         ("log_offset", c_uint32),
         ("log_bytes", c_uint32),
+        ("titles_offset", c_uint32),
+        ("reserved", c_uint32),
     )
 
 
@@ -288,14 +292,15 @@ class RefusedRecord(ctypes.Structure):
     """A kernel or variable of the module's source that Tessera does not support; the module's log
     has the reason.
 
-    A client that looks up this name gets CUDA_ERROR_NOT_SUPPORTED.
+    A client that looks up this name gets CUDA_ERROR_NOT_SUPPORTED. ``title_offset`` is the offset
+    of the kernel's title (``vgpu_sim.kernel_names``), or 0.
     """
 
     _fields_ = (
         ("name_offset", c_uint32),
         ("log_offset", c_uint32),
         ("is_kernel", c_uint32),
-        ("reserved", c_uint32),
+        ("title_offset", c_uint32),
     )
 
 

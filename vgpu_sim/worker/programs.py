@@ -7,6 +7,7 @@ from time import monotonic_ns
 from typing import Any, Final
 
 from vgpu_sim.hal.compute.ports import Backend, NativeBackend, ProgramHandle
+from vgpu_sim.kernel_names.title import title_of
 from vgpu_sim.records import dataclass
 from vgpu_sim.worker import descriptors
 from vgpu_sim.worker.chunks import OutOfBudgetError
@@ -322,7 +323,8 @@ class Programs:
         return total
 
     def _count(self, usage: Usage, kernel: KernelHandle) -> None:
-        usage.add_kernel(self._sites[kernel].function, *self._runtime.kernel_usage(kernel))
+        title = title_of(self._sites[kernel].function)
+        usage.add_kernel(title, *self._runtime.kernel_usage(kernel))
 
     def site(self, kernel: int) -> KernelSite:
         """Return the kernel that a live handle identifies."""
@@ -343,7 +345,7 @@ class Programs:
     ) -> KernelHandle:
         x, y, z = function.maximum_block or (0, 0, 0)
         kernel = Kernel(
-            name=function.name,
+            title=title_of(function.name),
             segment_base=base,
             parameter_bytes=function.parameter_bytes,
             max_threads=x * y * z,

@@ -40,7 +40,7 @@ class Timed:
 
 @dataclass(slots=True)
 class Usage:
-    """Totals over the context's life. ``kernels`` holds, by kernel name, the launches of the
+    """Totals over the context's life. ``kernels`` holds, by kernel title, the launches of the
     kernels whose modules have been unloaded.
 
     ``modules`` counts the loaded images: ``compiled`` of them were compiled, and ``cached`` of them
@@ -60,12 +60,12 @@ class Usage:
     swapped: int = 0
     refused: int = 0
 
-    def add_kernel(self, name: str, launches: int, busy_ns: int) -> None:
+    def add_kernel(self, title: str, launches: int, busy_ns: int) -> None:
         """Add the launches of one kernel and their time in ns. A kernel that never ran is
         omitted.
         """
         if launches:
-            self.kernels.setdefault(name, Timed()).add(launches, busy_ns)
+            self.kernels.setdefault(title, Timed()).add(launches, busy_ns)
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Yield the fields of "usage" messages (``hal.compute.spawn``), each within the size limit

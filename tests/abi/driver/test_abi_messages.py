@@ -240,10 +240,27 @@ def test_a_refused_launch_names_kernel_value_and_limit(environment, what):
     assert lines_of(done) == [f"cuLaunchKernel, kernel smear: {why} (CUDA error {code})"]
 
 
+def test_messages_have_demangled_names(environment):
+    text = """
+name = "_Z5smearILi1EEvPjj"
+f = kernel(SMEAR.replace("smear", name), name.encode())
+kinds = ctypes.c_uint64, ctypes.c_uint32
+d.cuLaunchKernel(f, 1, 1, 1, 2048, 1, 1, 0, 0, ((0, 0), kinds), 0)
+print(d.cuFuncGetName(f)[1].decode())
+d.cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, 0, ((0, 1), kinds), 0)
+d.cuCtxSynchronize()
+"""
+    done = python(text, environment)
+    assert done.stdout == "_Z5smearILi1EEvPjj\n"
+    refusal, fault = [one for one in lines_of(done) if "kernel smear" in one]
+    assert refusal.startswith("cuLaunchKernel, kernel smear<1>(unsigned int*, unsigned int): 2048")
+    assert ": kernel smear<1>(unsigned int*, unsigned int), PTX line " in fault
+
+
 HANG = """
 flag = int(call(d.cuMemAlloc(4)))
 call(d.cuMemsetD32(flag, 0, 1))
-f = kernel(ENDLESS, b"endless")
+f = kernel(ENDLESS.replace("endless", "_Z7endlessPi"), b"_Z7endlessPi")
 first, second = (call(d.cuStreamCreate(1)) for _ in range(2))
 event = call(d.cuEventCreate(0))
 call(d.cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, first, ((flag,), (ctypes.c_uint64,)), 0))
@@ -275,7 +292,7 @@ def test_a_kernel_that_does_not_end_is_named_once(either_backend):
         process.kill()
         _, more = process.communicate()
     assert line == (
-        "tessera: kernel endless (grid 1x1x1, block 32x1x1) has not ended after 1 s (a first"
+        "tessera: kernel endless(int*) (grid 1x1x1, block 32x1x1) has not ended after 1 s (a first"
         " launch also compiles it): press Ctrl-C twice under tessera run, or run it with --kernel-timeout SECONDS, to end it\n"
     )
     assert more == ""

@@ -19,6 +19,7 @@ from vgpu_sim.hal.observe.modelled_report import (
     RefusedRecord,
     parse_part,
 )
+from vgpu_sim.kernel_names.title import brief_titles
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate, page
 from vgpu_sim.perf.kernels.accuracy import STATEMENT
@@ -102,11 +103,13 @@ class Row:
     """A row of the report: launches of a kernel with equal shape, arguments and counts.
 
     ``estimate`` is None if the launches have no counts. ``context`` numbers the contexts from 0.
+    ``kernel`` is the kernel's title without its parameters, unless another kernel has the same.
     """
 
     context: int
     launches: ModelledLaunches
     estimate: Estimate | None
+    kernel: str
 
     @property
     def is_bound(self) -> bool:
@@ -127,7 +130,12 @@ class Row:
     @property
     def name(self) -> str:
         """The name of the row: kernel, arguments and shape as text."""
-        return f"{self.launches.kernel}({self.launches.arguments}) {self.shape}"
+        return f"{self.call} {self.shape}"
+
+    @property
+    def call(self) -> str:
+        """The kernel and its arguments as text."""
+        return f"{self.kernel}({self.launches.arguments})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +170,8 @@ def report_of(chip: Chip, events: RunEvents) -> Report:
     """Return the report of a run: predict each launch's time from the counts that the contexts
     reported.
     """
+    every = [row for one in events.contexts.values() for row in one.rows if row is not None]
+    briefs = brief_titles({row.kernel for row in every})
     rows: list[Row] = []
     launches: list[tuple[Row, float]] = []
     copies: list[CopySpan] = []
@@ -174,7 +184,7 @@ def report_of(chip: Chip, events: RunEvents) -> Report:
             if isinstance(predicted, RefusedRecord):
                 refused.append((number, predicted))
                 predicted = None
-            own.append(Row(number, one, predicted) if one is not None else None)
+            own.append(Row(number, one, predicted, briefs[one.kernel]) if one is not None else None)
         rows += [row for row in own if row is not None]
         for place, at in context.order:
             row = own[place] if place < len(own) else None
@@ -239,7 +249,7 @@ def _launches(report: Report) -> Iterator[str]:
     for number, (row, at) in enumerate(report.launches[:_MOST_LINES], 1):
         yield (
             f"{number:>9} {at:>12.2f} {_time(row.launch_us, row.is_bound)} {_character(row)}"
-            f"  {row.launches.kernel}({row.launches.arguments}) {row.shape}{_note(row)}"
+            f"  {row.name}{_note(row)}"
         )
     more = len(report.launches) - _MOST_LINES
     if more > 0:
@@ -253,7 +263,7 @@ def _groups(report: Report) -> Iterator[str]:
     )
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in report.rows:
-        groups.setdefault((row.launches.kernel, row.shape), []).append(row)
+        groups.setdefault((row.kernel, row.shape), []).append(row)
     for (kernel, shape), rows in sorted(
         groups.items(), key=lambda one: -sum(row.launches.us for row in one[1])
     ):
@@ -319,7 +329,7 @@ def figures_of(report: Report) -> list[Figure]:
 
 def _plotted(report: Report) -> list[page.PlottedKernel]:
     return [
-        page.PlottedKernel(row.name, row.launches.launches, row.launches.us, row.estimate)
+        page.PlottedKernel(row.name, row.launches.launches, row.launches.us, row.estimate, row.call)
         for row in report.rows
     ]
 
@@ -351,6 +361,7 @@ def document_of(report: Report) -> dict[str, Any]:
             {
                 "row": places[id(row)],
                 "kernel": row.launches.kernel,
+                "mangled": row.launches.mangled,
                 "arguments": row.launches.arguments,
                 "context": row.context,
                 "start_us": at,
@@ -369,6 +380,7 @@ def _row(row: Row) -> dict[str, Any]:
     return {
         "context": row.context,
         "kernel": one.kernel,
+        "mangled": one.mangled,
         "arguments": one.arguments,
         "grid": one.grid,
         "block": one.block,

@@ -78,7 +78,7 @@ def _kernels(report: Report, tracks: _Tracks) -> Iterator[dict[str, Any]]:
         yield {
             "ph": "X",
             "cat": "kernel",
-            "name": row.launches.kernel,
+            "name": row.kernel,
             "pid": row.context,
             "tid": tracks.place(row.context, "kernels", start, us),
             "ts": start,
@@ -90,6 +90,8 @@ def _kernels(report: Report, tracks: _Tracks) -> Iterator[dict[str, Any]]:
 def _arguments(row: Row) -> dict[str, Any]:
     found = row.estimate
     return {
+        "kernel": row.launches.kernel,
+        "mangled": row.launches.mangled,
         "grid": list(row.launches.grid),
         "block": list(row.launches.block),
         "arguments": row.launches.arguments,

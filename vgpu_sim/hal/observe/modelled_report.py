@@ -24,6 +24,7 @@ TRANSFERS_IN_PART: Final = 200  # copies per message
 _MOST_COUNTS: Final = 64
 _MOST_NAME: Final = 48
 _MOST_TEXT: Final = 256
+MOST_MANGLED: Final = 1024
 _MOST: Final = 1e18
 _MOST_INTEGER: Final = (1 << 63) - 1
 
@@ -34,7 +35,8 @@ class ModelledLaunches:
     time: how many they are, and their total time in microseconds.
 
     ``counts`` are per launch; if they are unknown, ``counts`` is empty and ``note`` has the
-    reason. ``arguments`` are values as text; an address is shown as asterisks.
+    reason. ``arguments`` are values as text; an address is shown as asterisks. ``kernel`` is the
+    kernel's title (``vgpu_sim.kernel_names``), and ``mangled`` its name in the module.
     """
 
     kernel: str
@@ -45,6 +47,7 @@ class ModelledLaunches:
     counts: Mapping[str, float]
     note: str = ""
     arguments: str = ""
+    mangled: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return these launches as a dictionary of their fields."""
@@ -72,6 +75,7 @@ class ModelledLaunches:
             },
             _text(document, "note", _MOST_TEXT),
             _text(document, "arguments", _MOST_TEXT),
+            _text({"mangled": "", **document}, "mangled", MOST_MANGLED),
         )
 
 

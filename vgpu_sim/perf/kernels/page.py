@@ -27,12 +27,14 @@ _HEAD: Final = ("Kernel", "Number", "Launches", "Total us", "Mean us", "Bound by
 class PlottedKernel:
     """A kernel with one shape: the number of its launches, their time in microseconds, and the
     estimate of the first launch. ``estimate`` is None if that launch could not be sampled.
+    ``call`` is the name without the shape, for bars; by default ``name``.
     """
 
     name: str
     launches: int
     us: float
     estimate: Estimate | None
+    call: str = ""
 
 
 def figures(chip: Chip, kernels: Sequence[PlottedKernel]) -> list[Figure]:
@@ -61,7 +63,7 @@ def figures(chip: Chip, kernels: Sequence[PlottedKernel]) -> list[Figure]:
 def stacks_of(kernels: Sequence[PlottedKernel]) -> list[Stack]:
     """Return the causes of a launch of each sampled kernel, those that took most time first."""
     return [
-        Stack(f"{number} {one.name}", one.estimate.us, one.estimate.stack)
+        Stack(f"{number} {one.call or one.name}", one.estimate.us, one.estimate.stack)
         for number, one in enumerate(_sampled(kernels), 1)
         if one.estimate is not None
     ]

@@ -11,6 +11,7 @@ from vgpu_sim.exec.interp import Memory
 from vgpu_sim.hal.compute.abi import Direction
 from vgpu_sim.hal.observe.modelled_report import (
     LISTED_IN_PART,
+    MOST_MANGLED,
     MOST_PARTS,
     MOST_ROWS,
     TRANSFERS_IN_PART,
@@ -22,6 +23,7 @@ from vgpu_sim.hal.observe.modelled_report import (
 )
 from vgpu_sim.hal.observe.requests import Copy, Fill, LaunchBegins, LaunchEnded, Mark, Request
 from vgpu_sim.isa import container
+from vgpu_sim.kernel_names.title import title_of
 from vgpu_sim.perf.kernels import Chip
 from vgpu_sim.perf.kernels.copies import Way, copy_us
 from vgpu_sim.perf.kernels.timeline import Timeline
@@ -228,7 +230,7 @@ class ModelledClock:
                 counts = cost.counts
                 yield {
                     "launches": ModelledLaunches(
-                        name[:128],
+                        title_of(name),
                         grid,
                         block,
                         row.launches,
@@ -236,6 +238,7 @@ class ModelledClock:
                         {n: float(v) for n, v in counts.as_dict().items()} if counts else {},
                         cost.note[:200],
                         text,
+                        name[:MOST_MANGLED],
                     ).to_json()
                 }
             places = {id(row): place for place, (_, row) in enumerate(rows)}

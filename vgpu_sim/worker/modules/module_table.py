@@ -3,6 +3,7 @@
 import ctypes
 
 from vgpu_sim.hal import messages
+from vgpu_sim.kernel_names.title import title_of
 from vgpu_sim.worker.modules.module_summary import FunctionSummary, ModuleSummary
 
 
@@ -22,7 +23,7 @@ class _Strings:
 
 def log_only(log: str) -> bytes:
     """Return the table for a module that could not be loaded. The table contains only ``log``."""
-    return _assemble([], [], [], [], _Strings(0), log)
+    return _assemble([], [], [], [], [], _Strings(0), log)
 
 
 def of_module(
@@ -45,6 +46,7 @@ def of_module(
         + parameter_count * ctypes.sizeof(messages.ParameterRecord)
         + len(module.variables) * ctypes.sizeof(messages.VariableRecord)
         + len(module.refused) * ctypes.sizeof(messages.RefusedRecord)
+        + len(module.functions) * ctypes.sizeof(ctypes.c_uint32)
     )
     functions: list[messages.FunctionRecord] = []
     parameters: list[messages.ParameterRecord] = []
@@ -71,10 +73,16 @@ def of_module(
             name_offset=strings.add(one.name),
             log_offset=strings.add(one.log),
             is_kernel=one.is_kernel,
+            title_offset=strings.add(title_of(one.name)) if one.is_kernel else 0,
         )
         for one in module.refused
     ]
-    return _assemble(functions, parameters, variables, refused, strings, log)
+    # Clients print the titles of loaded kernels only. A lazy module can have thousands of others.
+    titles = [
+        strings.add(title_of(function.name)) if kernels[function.name] else 0
+        for function in module.functions
+    ]
+    return _assemble(functions, parameters, variables, refused, titles, strings, log)
 
 
 def _function_record(function: FunctionSummary, max_threads: int) -> messages.FunctionRecord:
@@ -105,6 +113,7 @@ def _assemble(
     parameters: list[messages.ParameterRecord],
     variables: list[messages.VariableRecord],
     refused: list[messages.RefusedRecord],
+    titles: list[int],
     strings: _Strings,
     log: str,
 ) -> bytes:
@@ -113,6 +122,7 @@ def _assemble(
         b"".join(map(bytes, parameters)),
         b"".join(map(bytes, variables)),
         b"".join(map(bytes, refused)),
+        bytes((ctypes.c_uint32 * len(titles))(*titles)),
         bytes(strings.data),
         log.encode() + b"\0",
     ]
@@ -128,7 +138,8 @@ def _assemble(
         variable_offset=offsets[2],
         refused_count=len(refused),
         refused_offset=offsets[3],
-        log_offset=offsets[5],
-        log_bytes=len(parts[5]),
+        log_offset=offsets[6],
+        log_bytes=len(parts[6]),
+        titles_offset=offsets[4],
     )
     return b"".join([bytes(header), *parts])

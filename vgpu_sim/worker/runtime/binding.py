@@ -32,10 +32,11 @@ _PLAIN = (
 class Kernel:
     """A kernel, with the limits that its launches must respect.
 
+    ``title`` is the name for messages (``vgpu_sim.kernel_names``).
     ``max_threads`` 0 means the device's limit.
     """
 
-    name: str
+    title: str
     segment_base: int
     parameter_bytes: int
     max_threads: int
@@ -251,7 +252,7 @@ class NativeRuntime:
                 registers=kernel.registers,
                 tensor_memory=kernel.tensor_memory,
                 pipes=kernel.pipes,
-                name=kernel.name.encode()[:127],
+                name=kernel.title.encode()[:127],
             )
         )
         if handle == 0:

@@ -13,6 +13,7 @@ from vgpu_sim.native import build, catalogue
 NAME = b"kernel\0\0"
 HEADER = ctypes.sizeof(messages.TableHeader)
 FUNCTION = ctypes.sizeof(messages.FunctionRecord)
+REGISTERS = messages.FunctionRecord.registers.offset
 PARAMETER = ctypes.sizeof(messages.ParameterRecord)
 VARIABLE = ctypes.sizeof(messages.VariableRecord)
 
@@ -103,8 +104,11 @@ def test_a_good_table_is_taken(read):
         {"parameter__offset": 9},
         {"parameter__size": 9},
         {"parameter__size": 0xFFFFFFFF},
+        {"header__titles_offset": SIZE},
+        {"header__titles_offset": HEADER + 1},
+        {"header__titles_offset": HEADER + REGISTERS, "function__registers": SIZE},
     ],
-    ids=lambda changes: str(*changes.items()),
+    ids=str,
 )
 def test_a_bad_one_is_not(read, changes):
     assert not read(table(**changes))

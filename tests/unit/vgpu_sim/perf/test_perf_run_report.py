@@ -12,6 +12,7 @@ from drawing.terminal import format_line
 from vgpu_sim.cli.perf.run_report import (
     Report,
     RunEvents,
+    details,
     document_of,
     drawing_of,
     figures_of,
@@ -28,6 +29,7 @@ from vgpu_sim.hal.observe.modelled_report import (
     ModelledTransfers,
     RefusedRecord,
 )
+from vgpu_sim.kernel_names.title import title_of
 from vgpu_sim.perf.kernels import Counts, chip_of
 from vgpu_sim.perf.kernels.accuracy import STATEMENT
 
@@ -266,3 +268,31 @@ def test_a_context_that_ends_without_a_report_is_named(live: set[object], comple
     assert (not report.refused) == complete
     said = "\n".join(lines(report, grouped=False))
     assert ("context 0 is not complete: the worker ended: killed" in said) != complete
+
+
+def _instance_event(value: int) -> dict[str, Any]:
+    name = f"_Z5tiledILi{value}EEvPKfPfi"
+    row = ModelledLaunches(
+        title_of(name), (132, 1, 1), (64, 1, 1), 1, 5.0, _ONE, "", "****, ****, 3", name
+    )
+    return {"event": "modelled", "pid": 7, "launches": row.to_json()}
+
+
+def test_instances_of_a_template_have_names_of_their_own() -> None:
+    report = report_from(_instance_event(1), _instance_event(2), order_event(0, 1))
+    expected = {"tiled<1>(****, ****, 3)", "tiled<2>(****, ****, 3)"}
+    for text in (lines(report, grouped=False), details(report)):
+        words = "\n".join(text)
+        assert all(one in words for one in expected)
+    document = document_of(report)
+    for rows in (document["kernels"], document["launches"]):
+        assert [(row["kernel"], row["mangled"]) for row in rows] == [
+            ("tiled<1>(float const*, float*, int)", "_Z5tiledILi1EEvPKfPfi"),
+            ("tiled<2>(float const*, float*, int)", "_Z5tiledILi2EEvPKfPfi"),
+        ]
+    assert {event["name"] for event in trace_of(report)["traceEvents"] if event["ph"] == "X"} == {
+        "tiled<1>",
+        "tiled<2>",
+    }
+    stacks = [format_line(one, coloured=False) for one in drawing_of(report, 60)][1:3]
+    assert [one.split("(")[0] for one in stacks] == ["1 tiled<1>", "2 tiled<2>"]

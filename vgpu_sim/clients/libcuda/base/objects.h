@@ -279,6 +279,7 @@ struct tsr_function {
   uint64_t context_handle;
   tessera_function_record record;
   const char *name;                           /* inside the module's table */
+  const char *title;                          /* for messages; inside a table */
   const tessera_parameter_record *parameters; /* inside a table */
   struct tsr_table table; /* of this function alone, if its module is lazy and it was looked up */
   bool reported;          /* the reasons why it is refused have been logged */

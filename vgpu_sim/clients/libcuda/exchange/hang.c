@@ -52,7 +52,7 @@ static void log_hang(struct tsr_context *context, const tessera_launch_body *lau
     for (const struct tsr_module *module = context->modules; module; module = module->next)
       for (uint32_t i = 0; module->functions && i < module->table.header->function_count; i++)
         if (module->functions[i]->record.kernel == launch->kernel)
-          snprintf(name, sizeof name, " %.190s", module->functions[i]->name);
+          snprintf(name, sizeof name, " %.190s", module->functions[i]->title);
     pthread_mutex_unlock(&tsr_module_lock);
   }
   tsr_log("kernel%s (grid %ux%ux%u, block %ux%ux%u) has not ended after %d s (a first launch also "

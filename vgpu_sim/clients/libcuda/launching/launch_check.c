@@ -22,7 +22,7 @@ __attribute__((format(printf, 5, 6))) static CUresult refuse(struct tsr_function
   va_start(arguments, format);
   vsnprintf(why, sizeof why, format, arguments);
   va_end(arguments);
-  tsr_log("%s, kernel %.200s: %s (CUDA error %d)", call, function->name, why, (int)result);
+  tsr_log("%s, kernel %.200s: %s (CUDA error %d)", call, function->title, why, (int)result);
   return result;
 }
 

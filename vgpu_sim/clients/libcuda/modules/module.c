@@ -43,6 +43,7 @@ static void set_record(struct tsr_function *function, const struct tsr_table *ta
   function->record = table->functions[index];
   if (most && function->record.registers > most) function->record.registers = most;
   function->parameters = table->parameters + function->record.parameter_first;
+  function->title = tsr_table_title(table, index);
   function->dynamic_shared_limit =
       tsr_function_shared_limit(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
 }
@@ -243,7 +244,9 @@ static CUresult refuse(const struct tsr_table *table, const tessera_refused_reco
     *reported = true;
     const char *log = (const char *)table->data + refused->log_offset;
     tsr_log("%s %s cannot be used yet (CUDA error %d)", refused->is_kernel ? "kernel" : "variable",
-            (const char *)table->data + refused->name_offset, (int)CUDA_ERROR_NOT_SUPPORTED);
+            (const char *)table->data +
+                (refused->title_offset ? refused->title_offset : refused->name_offset),
+            (int)CUDA_ERROR_NOT_SUPPORTED);
     tsr_log_lines(log, strlen(log));
   }
   tsr_image_refused();
@@ -297,7 +300,7 @@ static CUresult load_function(struct tsr_module *module, uint32_t index) {
       return CUDA_ERROR_INVALID_HANDLE;
     }
     if (result != CUDA_SUCCESS) {
-      tsr_log("kernel %s not loaded (CUDA error %d)", function->name, (int)result);
+      tsr_log("kernel %s not loaded (CUDA error %d)", function->title, (int)result);
       if (table.data) tsr_log_lines(table.log, table.log_bytes);
       if (result != CUDA_ERROR_OUT_OF_MEMORY) tsr_image_refused();
       free(table.data);

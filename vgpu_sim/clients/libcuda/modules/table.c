@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "modules/table.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,8 +37,22 @@ static bool check_functions(const struct tsr_table *table) {
   return true;
 }
 
+/* Workers of older versions have a shorter header, and nothing between it and the functions. */
+static bool check_titles(struct tsr_table *table) {
+  const tessera_table_header *header = table->header;
+  if (table->bytes < sizeof *header || header->function_offset < sizeof *header ||
+      header->titles_offset == 0)
+    return true;
+  if (!inside(table, header->titles_offset, header->function_count, sizeof *table->titles))
+    return false;
+  table->titles = (const void *)(table->data + header->titles_offset);
+  for (uint32_t i = 0; i < header->function_count; i++)
+    if (!is_string(table, table->titles[i])) return false;
+  return true;
+}
+
 static bool check(struct tsr_table *table) {
-  if (table->bytes < sizeof *table->header) return false;
+  if (table->bytes < offsetof(tessera_table_header, titles_offset)) return false;
   const tessera_table_header *header = table->header = (const void *)table->data;
   if (!inside(table, header->function_offset, header->function_count, sizeof *table->functions) ||
       !inside(table, header->parameter_offset, header->parameter_count,
@@ -60,9 +75,15 @@ static bool check(struct tsr_table *table) {
     if (!is_string(table, table->variables[i].name_offset)) return false;
   for (uint32_t i = 0; i < header->refused_count; i++)
     if (!is_string(table, table->refused[i].name_offset) ||
-        !is_string(table, table->refused[i].log_offset))
+        !is_string(table, table->refused[i].log_offset) ||
+        !is_string(table, table->refused[i].title_offset))
       return false;
-  return check_functions(table);
+  return check_functions(table) && check_titles(table);
+}
+
+const char *tsr_table_title(const struct tsr_table *table, uint32_t function) {
+  const uint32_t offset = table->titles ? table->titles[function] : 0;
+  return (const char *)table->data + (offset ? offset : table->functions[function].name_offset);
 }
 
 bool tsr_table_read(struct tsr_table *table, int fd, uint64_t bytes) {

@@ -159,7 +159,7 @@ static void report(uint64_t handle, struct tsr_reference *one, CUresult why) {
   if (function && module)
     tsr_log("kernel %s not launched: %s reference %s, which it reads, cannot be bound to what it was set"
             " to (CUDA error %d); set its memory or array, format and flags to ones that exist together",
-            function->name, one->kind == TSR_DESCRIPTOR_SURFACE ? "surface" : "texture",
+            function->title, one->kind == TSR_DESCRIPTOR_SURFACE ? "surface" : "texture",
             name_of(module, one), (int)why);
   pthread_mutex_unlock(&tsr_module_lock);
 }
