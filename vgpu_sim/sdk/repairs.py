@@ -35,7 +35,7 @@ def run_clang(steps: Steps, command: Sequence[str | Path], output: Path, source:
             raise CompileError(
                 f"{source}: this clang cannot compile divisions of 128-bit integers, or conversions"
                 " between them and floating-point types, in this device code; avoid them, or"
-                " select clang 19 with -ccbin DIRECTORY",
+                " select clang 19 or 22 with -ccbin DIRECTORY",
                 err.status,
             ) from err
         code = steps.file("circular", ".ll")
