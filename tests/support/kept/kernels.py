@@ -26,7 +26,7 @@ from vgpu_sim.exec.jit.shapes.geometry import Padding
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Function, Module, container, extract
 
-READ = ("exec", "isa", "hal", "system", "records.py", "config.py", "options.py")
+READ = ("exec", "isa", "hal/compute", "system", "records.py", "config.py", "options.py")
 _STORE = Store("kernels")
 _NONE = Store("kernels", None)
 _allowed = True
