@@ -2,7 +2,7 @@
 
 The key is what an output depends on: the options, the source with its folder, the files that are
 already in the directory of the compilation, the sources of ``tessera cc`` and its headers, the CUDA
-runtime library with which it links, and the compilers of this machine.
+runtime library with which it links, and the compilers: the clang of the day and g++.
 """
 
 import functools
@@ -10,10 +10,9 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from support.kept import native_parts
+from support.kept import clangs, native_parts
 from support.kept.store import Store, digest_of, key_of
 from vgpu_sim import config, sdk
-from vgpu_sim.sdk import clang
 
 _STORE = Store("cuda")
 
@@ -55,6 +54,6 @@ def _surroundings() -> bytes:
     folder = Path(sdk.__file__).parent
     own = [path for path in sorted(folder.rglob("*")) if path.suffix != ".pyc" and path.is_file()]
     runtime = (config.LIBRARIES_DIR / "libcudart.so.12").read_bytes()
-    found = clang.find()
-    compilers = f"{found.path} {found.text}".encode() + native_parts.identity("g++")
+    clang = clangs.of_day()
+    compilers = f"{clang.path} {clang.text}".encode() + native_parts.identity("g++")
     return digest_of(folder, own) + key_of(compilers, runtime).encode()

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from support.kept import cuda_programs, kernels, modules
+from support.kept import clangs, cuda_programs, kernels, modules
 from support.kept.store import Store
+from support.watches.rotation import VARIABLE
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.isa import Module
 
@@ -90,3 +91,12 @@ def test_an_option_a_header_and_an_object_make_another_program(build, tmp_path):
 def test_what_printed_a_warning_is_compiled_each_time(build):
     assert build("first", message="warning")
     assert build("second", message="warning")
+
+
+def test_the_oldest_and_the_newest_clang_alternate_by_day(monkeypatch):
+    monkeypatch.setattr(clangs, "installed", lambda: ("oldest", "middle", "newest"))
+    days = []
+    for day in range(20_000, 20_003):
+        monkeypatch.setenv(VARIABLE, str(day))
+        days.append(clangs.of_day())
+    assert days == ["oldest", "newest", "oldest"]
