@@ -16,7 +16,7 @@ from vgpu_sim.worker.chunks import OutOfBudgetError
 from vgpu_sim.worker.compiling.requests import Compilations, Compiled
 from vgpu_sim.worker.modules import links, module_table
 from vgpu_sim.worker.modules.images import Image, ImageError, unpack
-from vgpu_sim.worker.programs import Loaded, NoKernelError, Programs
+from vgpu_sim.worker.programs import LazyKernel, Loaded, NoKernelError, Programs
 from vgpu_sim.worker.wire import Request
 
 _EVENT_CHARACTERS: Final = 1000
@@ -114,7 +114,8 @@ class ModuleRequests:
         except ImageError as err:
             if err.status == CudaError.NOT_SUPPORTED:
                 self._channel.report_event("unsupported_ptx", message=err.log[:_EVENT_CHARACTERS])
-            self._reply_table(request, err.status, 0, module_table.log_only(err.log))
+            table = module_table.log_only(err.log, self._lazy_kernel(request))
+            self._reply_table(request, err.status, 0, table)
         except OutOfBudgetError as err:
             table = module_table.log_only(f"{err}\n")
             self._reply_table(request, CudaError.OUT_OF_MEMORY, 0, table)
@@ -130,6 +131,19 @@ class ModuleRequests:
             if log:  # unsupported kernels; a client that looks one up gets the reason
                 self._channel.report_event("unsupported_ptx", message=log[:_EVENT_CHARACTERS])
             self._reply_table(request, CudaError.SUCCESS, module, table)
+
+    def _lazy_kernel(self, request: Request) -> str:
+        """Return the name of the kernel that a request loads; "" if it loads a module, or if the
+        module has been unloaded meanwhile.
+        """
+        if request.kind != MessageType.MODULE_KERNEL:
+            return ""
+        body = request.payload_as(messages.ModuleKernel)
+        try:
+            kernel = self._programs.find_kernel(body.module, body.index)
+        except NoKernelError:
+            return ""
+        return kernel.name if isinstance(kernel, LazyKernel) else ""
 
     def link(self, request: Request) -> None:
         payload = request.payload_as(messages.ModuleLoad)

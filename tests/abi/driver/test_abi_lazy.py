@@ -48,7 +48,7 @@ def test_kernels_are_loaded_when_they_are_looked_up(environment):
     assert set(threads) <= {OK, INVALID_HANDLE, NOT_SUPPORTED}
     assert log.count("kernel refused cannot be used yet (CUDA error 801)") >= 1
     assert "instruction 'pmevent' is not supported yet" in log
-    assert "kernel broken not loaded (CUDA error 218)" in log
+    assert "kernel broken() not loaded (CUDA error 218)" in log
     assert "undeclared" in log
 
 

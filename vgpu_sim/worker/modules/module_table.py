@@ -21,9 +21,18 @@ class _Strings:
         return offset
 
 
-def log_only(log: str) -> bytes:
-    """Return the table for a module that could not be loaded. The table contains only ``log``."""
-    return _assemble([], [], [], [], [], _Strings(0), log)
+def log_only(log: str, kernel: str = "") -> bytes:
+    """Return the table for a module, or for the named kernel of a lazy module, that could not be
+    loaded. It has ``log`` and, as a refused kernel, the kernel's name and title.
+    """
+    strings = _Strings(ctypes.sizeof(messages.TableHeader) + ctypes.sizeof(messages.RefusedRecord))
+    refused = messages.RefusedRecord(
+        name_offset=strings.add(kernel),
+        log_offset=strings.add(""),
+        is_kernel=True,
+        title_offset=strings.add(title_of(kernel)),
+    )
+    return _assemble([], [], [], [refused] if kernel else [], [], strings, log)
 
 
 def of_module(

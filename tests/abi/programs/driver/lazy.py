@@ -26,7 +26,7 @@ BROKEN
 )
 TEXT = TEXT.replace("LOADS", "".join(f"ld.global.b32 %r{i}, [%d+{4 * i}];" for i in range(60)))
 TEXT = TEXT.replace("STORES", "".join(f"st.global.b32 [%d+{4 * i}], %r{i};" for i in range(60)))
-BROKEN = ".visible .entry broken() { mov.b32 %undeclared, 1; }"
+BROKEN = ".visible .entry _Z6brokenv() { mov.b32 %undeclared, 1; }"
 found: dict[str, object] = {}
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     found["same"] = int(small) == int(call("cuModuleGetFunction", module, b"small"))
     found["statuses"] = [
         status_of("cuModuleGetFunction", module, name)
-        for name in (b"refused", b"refused", b"broken", b"missing")
+        for name in (b"refused", b"refused", b"_Z6brokenv", b"missing")
     ]
     found["global"] = status_of("cuModuleGetGlobal", module, b"shared")
     found["count_of_broken"] = status_of("cuModuleGetFunctionCount", module)

@@ -237,6 +237,13 @@ void tsr_modules_drop(struct tsr_context *context) {
   pthread_mutex_unlock(&tsr_module_lock);
 }
 
+/* Return the title of a refused kernel, or the name of a variable. */
+static const char *refused_title(const struct tsr_table *table,
+                                 const tessera_refused_record *refused) {
+  const uint32_t offset = refused->title_offset ? refused->title_offset : refused->name_offset;
+  return (const char *)table->data + offset;
+}
+
 /* Return the error for a refused name; log the reasons once. */
 static CUresult refuse(const struct tsr_table *table, const tessera_refused_record *refused,
                        bool *reported) {
@@ -244,9 +251,7 @@ static CUresult refuse(const struct tsr_table *table, const tessera_refused_reco
     *reported = true;
     const char *log = (const char *)table->data + refused->log_offset;
     tsr_log("%s %s cannot be used yet (CUDA error %d)", refused->is_kernel ? "kernel" : "variable",
-            (const char *)table->data +
-                (refused->title_offset ? refused->title_offset : refused->name_offset),
-            (int)CUDA_ERROR_NOT_SUPPORTED);
+            refused_title(table, refused), (int)CUDA_ERROR_NOT_SUPPORTED);
     tsr_log_lines(log, strlen(log));
   }
   tsr_image_refused();
@@ -300,7 +305,9 @@ static CUresult load_function(struct tsr_module *module, uint32_t index) {
       return CUDA_ERROR_INVALID_HANDLE;
     }
     if (result != CUDA_SUCCESS) {
-      tsr_log("kernel %s not loaded (CUDA error %d)", function->title, (int)result);
+      const bool has_title = table.data && table.header->refused_count;
+      tsr_log("kernel %s not loaded (CUDA error %d)",
+              has_title ? refused_title(&table, &table.refused[0]) : function->title, (int)result);
       if (table.data) tsr_log_lines(table.log, table.log_bytes);
       if (result != CUDA_ERROR_OUT_OF_MEMORY) tsr_image_refused();
       free(table.data);
