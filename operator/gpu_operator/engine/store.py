@@ -8,7 +8,7 @@ versions are: the API server's database may have been restored from a backup.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gpu_operator import kinds
 from gpu_operator.api import mig_parted
@@ -29,6 +29,7 @@ from gpu_operator.render.node import GPU_READY
 Document = Mapping[str, Any]
 
 _REMEMBERED_GONE = 4096
+_TO_READ: Final = object()
 _AT_A_TIME = 50  # objects of a list that are processed before other tasks run
 
 
@@ -75,11 +76,19 @@ class Store:
         self._refused_writes: dict[tuple[str, str], str] = {}
         self._world: World | None = None
 
-    def put(self, kind: str, document: Document, *, trusted: bool = False) -> bool:
+    def put(
+        self,
+        kind: str,
+        document: Document,
+        *,
+        trusted: bool = False,
+        value: Any = _TO_READ,
+    ) -> bool:
         """Store the observed state of an object; return whether its relevant content changed.
 
         Unless ``trusted`` is set, the state is ignored if it is older than the stored one, or if
-        the object was removed.
+        the object was removed. ``value`` is what ``read`` returned for the document, if that was
+        called in a thread.
         """
         name = document["metadata"]["name"]
         known = self._documents[kind].get(name)
@@ -91,7 +100,8 @@ class Store:
             return False
         self._documents[kind][name] = _identify(document)
         self._touched[kind, name] = self._clock()
-        value = _read(kind, document)
+        if value is _TO_READ:
+            value = read(kind, document)
         before = self._values[kind].get(name)
         changed = bool(before != value)
         self._values[kind][name] = value
@@ -267,7 +277,8 @@ def _is_same(document: Document, known: _Identity) -> bool:
     return bool(version) and (version, new.get("uid")) == (known.version, known.uid)
 
 
-def _read(kind: str, document: Document) -> Any:
+def read(kind: str, document: Document) -> Any:
+    """Return an object's value for ``Store.put``. Callable on any thread."""
     models = kinds.find_kind(kind).models
     if models is None:
         return _READERS[kind](document)

@@ -5,6 +5,7 @@ For kinds with at least as many objects as nodes, a reflector processes an event
 the time and memory.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import kopf
 
 from gpu_operator import kinds
-from gpu_operator.engine.store import Store
+from gpu_operator.engine.store import Store, read
 from gpu_operator.kube.port import Chosen, Document, Source
 from gpu_operator.kube.reflector import Reflector
 
@@ -89,7 +90,10 @@ def _make_handler(kind: str, store: Store, changed: Changed) -> Any:
         if type == "DELETED":
             differs = store.remove(kind, name, metadata.get("uid", ""))
         else:
-            differs = store.put(kind, document)
+            # The largest objects, such as a ConfigMap with YAML, take up to a second. kopf calls
+            # the handler again for the same object only when it has returned.
+            value = await asyncio.to_thread(read, kind, document)
+            differs = store.put(kind, document, value=value)
         if differs:
             changed(kind, name)
 

@@ -11,6 +11,7 @@ from gpu_operator import kinds
 from gpu_operator.engine import watch
 from gpu_operator.engine.store import Store
 from gpu_operator.kube.port import Chosen, Document
+from support.watches.loop_iterations import run_measured
 
 
 def pool(version: int, **metadata: Any) -> dict[str, Any]:
@@ -60,6 +61,39 @@ def test_objects_are_stored_and_each_change_is_reported_once() -> None:
     assert handle("DELETED", pool(3)) == [("GPUPool", "p")]
     assert store.world().pools == {}
     assert handle("DELETED", pool(3)) == []
+
+
+def make_configurations() -> str:
+    """Return a mig-parted document of the largest size."""
+    gpus = "[{devices: [0, 1], mig-enabled: true, mig-devices: {1g.10gb: 7}}]"
+    lines = (f"  c{number}: {gpus}" for number in range(800))
+    return "\n".join(("version: v1", "mig-configs:", *lines))
+
+
+LARGEST: dict[str, dict[str, Any]] = {
+    "ConfigMap": {"data": {"config.yaml": make_configurations()}},
+    "DaemonSet": {"spec": {"template": {"spec": {"containers": [{"name": "c"}] * 20_000}}}},
+    "GPUFault": {"spec": {f"field{number}": number for number in range(20_000)}},
+    "GPUPolicy": {"spec": {f"field{number}": number for number in range(20_000)}},
+    "GPUPool": {"spec": {"nodeSelector": {f"k{n}": "v" for n in range(50_000)}, "board": "a30"}},
+    "MIGLayout": {"spec": {"gpus": [{"slices": [{"profile": "1g.10gb"}] * 64}] * 500}},
+}
+"""The content of the largest object of each kind that kopf watches, or more than a schema allows."""
+
+
+@pytest.mark.parametrize(
+    "kind", [kind.name for kind in kinds.watched_kinds() if not kind.many], ids=str
+)
+def test_the_largest_object_costs_the_loop_little(kind: str) -> None:
+    store, reported = Store(), list[str]()
+    handlers = watch.make_registry(store, lambda kind, name: reported.append(name))
+    (handler,) = [h for h in handlers._watching.get_all_handlers() if h.id == kind]
+    metadata = {"name": "x", "uid": "u", "resourceVersion": "1", "namespace": "n"}
+    function: Any = handler.fn
+    body = kopf.Body({"kind": kind, "metadata": metadata, **LARGEST[kind]})
+    loop = run_measured(function(type="ADDED", body=body, retry=0))
+    assert reported == ["x"]
+    assert loop.longest_s < 0.05
 
 
 def node(version: int, uid: str = "u", **labels: str) -> Document:
