@@ -35,7 +35,7 @@ from device_plugin.metrics import METRICS
 
 _FIRST_PAUSE_S = 0.2  # before the second restart of a process that ends soon after its start
 _LONGEST_PAUSE_S = 10.0
-_STEADY_S = 30.0  # a process that lived this long is restarted at once
+_STEADY_S = 5.0  # a process that lived this long is restarted at once
 KUBELET_SIDE_HUNG_AFTER_S = 10.0  # the kubelet waits for it without limit, with all its pods
 _OVERSLEPT_S = 2.0  # a supervisor that sleeps so much too long was itself stopped or starved
 HUNG_AFTER_S = 30.0  # the liveness probe ends the container after 40 at the earliest

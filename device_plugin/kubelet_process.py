@@ -17,6 +17,7 @@ from device_plugin.cdi import nvidia
 from device_plugin.config import Settings
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.kubelet_side import KubeletServer
+from device_plugin.dp.kubelet_socket import KubeletSocket
 from device_plugin.dp.link import LinkServer
 from device_plugin.dp.meeting import Meeting
 from device_plugin.dp.registrar import Registrar
@@ -31,6 +32,8 @@ from gpu_operator.api.claim_devices import DRIVER
 from gpu_operator.api.v1alpha1.base import Reason
 
 _log = logging.getLogger(__name__)
+_STANDBY_DIRECTORY: Final = "b"  # short, because a socket's path has at most 107 characters
+_FOLLOWED_S: Final = 1.0
 _BEAT_S: Final = 1.0
 _LOCK_S: Final = 5.0
 
@@ -40,8 +43,8 @@ def run(
 ) -> Never:
     """Serve this node's resources to the kubelet until SIGTERM, and then end the process.
 
-    While another process serves, this one only records the agent's calls. ``beat`` is called every
-    second.
+    While another process serves, this one has all resources served at sockets that the kubelet does
+    not know. ``beat`` is called every second.
 
     Raises OSError if the agent's calls cannot be received.
     """
@@ -53,9 +56,11 @@ def run(
     woken = threading.Event()
     health = HealthService(settings.node_name)
 
+    directory = settings.plugins_dir / DRIVER
+
     def resources(allocations: Allocations) -> Resources:
         return Resources(
-            settings.plugins_dir / DRIVER,
+            directory / _STANDBY_DIRECTORY if settings.standby else directory,
             settings.pod_name,
             (*(f"{settings.resource_prefix}/{name}" for name in ("mig-*", "gpu")), RESOURCE),
             settings.use_cdi,
@@ -68,21 +73,26 @@ def run(
         woken.set()
 
     server = KubeletServer(resources, settings.listed_within_s, health.update)
-    registrar = Registrar(settings.kubelet_socket, server.find_disconnected)
+    kubelet_socket = KubeletSocket(settings.kubelet_socket)
+    registrar = Registrar(kubelet_socket, server.find_disconnected)
     preparer, driver = _dra_driver(settings, health, woken) if settings.dra else (None, None)
     link = LinkServer(listener, server, woken)
     active = threading.Event()
 
     def take_turn() -> None:
+        try:
+            server.remove_stale_sockets()
+        except OSError as err:
+            _log.warning("not all sockets of ended processes are removed: %s", err)
+        kubelet_socket.connect()
         meeting.wait_for_turn()
+        # First of all: the kubelet fails pods until it follows the lists of this process.
+        registrar.register_due()
+        _start("registrar", registrar.run)
         # The name of the process, whichever thread writes it.
         Path("/proc/self/comm").write_text("tessera-kubelet", encoding="ascii")
+        server.wait_until_followed(_FOLLOWED_S)  # what follows must not delay the lists
         active.set()
-        try:
-            server.activate()
-        except OSError as err:
-            _log.warning("not all resources are served yet: %s", err)
-        _start("registrar", registrar.run)
         if preparer is not None and driver is not None:
             preparer.refresh_files()
             driver.start()

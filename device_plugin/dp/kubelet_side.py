@@ -1,23 +1,26 @@
 """All services for the kubelet, and the calls with which the reconcile loop controls them.
 
-The services run in a separate process; another process stands by, receives the same calls, and
-begins to serve when that one ends. While its streams are open the kubelet continues to admit
+The services run in a separate process; another process stands by. It receives the same calls and
+serves the same resources at sockets of its own, which it registers when the first process ends.
+While the streams of a process are open the kubelet continues to admit
 pods, also while the agent restarts. Slices for which an agent forbade allocation, and which it
 did not destroy, may be allocated again when the next agent connects.
 """
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Protocol
 
 from device_plugin.config import LISTED_WITHIN_S
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.offer import Offer
+from device_plugin.dp.registration import Endpoint
 from device_plugin.dp.resources import Resources
 
 AGENT_LOST_S = 20.0  # longer than a start of the agent takes
+_FOLLOWED_PERIOD_S = 0.01
 _log = logging.getLogger(__name__)
 
 
@@ -54,7 +57,6 @@ class KubeletServer:
         self._report_healths = report_healths
         self._allocations = Allocations(listed_within_s=listed_within_s)
         self._resources = make(self._allocations)
-        self._is_active = False
         self._lock = threading.Lock()
         self._offers: Mapping[str, Offer] = {}
         self._agents = 0
@@ -62,26 +64,22 @@ class KubeletServer:
 
     def update(self, offers: Mapping[str, Offer]) -> None:
         with self._lock:
-            is_first, self._offers = not self._offers, offers
-            if self._is_active:
-                self._resources.update(offers)
-            elif is_first and offers:
-                _log.info("standing by to serve %s", ", ".join(sorted(offers)))
+            self._offers = offers
+            self._resources.update(offers)
 
-    def activate(self) -> None:
-        """Begin to serve the kubelet; until then, offers are only recorded.
+    def remove_stale_sockets(self) -> None:
+        """Delete the sockets of killed agents."""
+        self._resources.remove_stale_sockets()
 
-        Raises:
-            OSError: a socket cannot be bound; the next offer tries again.
-        """
-        with self._lock:
-            self._is_active = True
-            self._resources.remove_stale_sockets()
-            self._resources.update(self._offers)
-
-    def find_disconnected(self) -> Mapping[str, Path]:
-        """Return the sockets of the resources whose lists no kubelet follows."""
+    def find_disconnected(self) -> Mapping[str, Endpoint]:
+        """Return the endpoints of the resources whose lists no kubelet follows."""
         return self._resources.find_disconnected()
+
+    def wait_until_followed(self, within_s: float) -> None:
+        """Wait, at most ``within_s`` seconds, until the kubelet follows all lists."""
+        deadline = time.monotonic() + within_s
+        while self.find_disconnected() and time.monotonic() < deadline:
+            time.sleep(_FOLLOWED_PERIOD_S)
 
     def is_responsive(self, within_s: float) -> bool:
         """Return whether calls that change resources can begin within some seconds."""
@@ -150,7 +148,6 @@ class KubeletServer:
             offers = {name: offer.as_unhealthy(message) for name, offer in self._offers.items()}
             self._offers = offers
             try:
-                if self._is_active:
-                    self._resources.update(offers)
+                self._resources.update(offers)
             except OSError as err:  # a timer calls this, so the error can only be logged
                 _log.warning("no agent, and what it served cannot be marked: %s", err)

@@ -9,18 +9,27 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent import futures
-from pathlib import Path
 from typing import Final, Never
 
-from device_plugin.dp import registration
-from device_plugin.errors import RegistrationError
+from device_plugin.dp.kubelet_socket import KubeletSocket
+from device_plugin.dp.registration import Endpoint
+from vgpu_sim.records import dataclass
 
 _PERIOD_S: Final = 0.1
-_FIRST_PAUSE_S: Final = 0.05
+_FIRST_PAUSE_S: Final = 0.01
 _CONNECTS_WITHIN_S: Final = 0.3  # from Register until the kubelet follows the list
 _LONGEST_PAUSE_S: Final = 1.0  # between two attempts for one resource
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """An attempt to register a resource, and when the next one is due."""
+
+    ended_streams: int  # at the attempt
+    due_at: float
+    due_after_end_at: float  # if the kubelet has followed the list since, and then stopped
+    next_pause_s: float
 
 
 class Registrar:
@@ -28,18 +37,18 @@ class Registrar:
 
     def __init__(
         self,
-        kubelet_socket: Path,
-        disconnected: Callable[[], Mapping[str, Path]],
+        kubelet_socket: KubeletSocket,
+        disconnected: Callable[[], Mapping[str, Endpoint]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Initialize.
 
-        ``disconnected`` returns the sockets of the resources whose lists no kubelet follows.
+        ``disconnected`` returns the endpoints of the resources whose lists no kubelet follows.
         """
         self._kubelet_socket = kubelet_socket
         self._disconnected = disconnected
         self._clock = clock
-        self._due: dict[str, tuple[float, float]] = {}  # the next attempt, and the pause after it
+        self._attempts: dict[str, _Attempt] = {}
         self._wake = threading.Event()
 
     def wake(self) -> None:
@@ -50,30 +59,39 @@ class Registrar:
         """Register resources until the process ends."""
         while True:
             self._wake.clear()
-            self.register_due()
-            self._wake.wait(_PERIOD_S)
+            self._wake.wait(self.register_due())
 
-    def register_due(self) -> None:
-        """Register the resources that are disconnected, unless an attempt was made just now."""
-        sockets, now = self._disconnected(), self._clock()
-        self._due = {name: due for name, due in self._due.items() if name in sockets}
-        due = [name for name in sockets if self._due.get(name, (now, 0.0))[0] <= now]
-        if not due or not registration.is_listening(self._kubelet_socket):
-            return
-        # Together, because the kubelet fails the pods of each resource until it is registered.
-        with futures.ThreadPoolExecutor(len(due)) as pool:
-            for name, attempt in zip(
-                due, pool.map(lambda name: self._attempt(name, sockets[name]), due), strict=True
-            ):
-                self._due[name] = attempt
+    def register_due(self) -> float:
+        """Register the resources that are disconnected, unless an attempt was made just now.
 
-    def _attempt(self, name: str, endpoint: Path) -> tuple[float, float]:
-        """Register a resource; return the time of the next attempt, and the pause after that."""
-        _, pause_s = self._due.get(name, (0.0, _FIRST_PAUSE_S))
+        Return the number of seconds after which the next attempt can be due.
+        """
+        endpoints, now = self._disconnected(), self._clock()
+        self._attempts = {n: made for n, made in self._attempts.items() if n in endpoints}
+        due = {name: each for name, each in endpoints.items() if self._due_at(name, each) <= now}
+        if due and self._kubelet_socket.is_listening():
+            # Together, because the kubelet fails the pods of each resource until it is registered.
+            sockets = {name: endpoint.path for name, endpoint in due.items()}
+            for name, failure in self._kubelet_socket.register(sockets).items():
+                if failure is not None:
+                    _log.warning("will retry: %s", failure)
+                self._record(name, due[name], now, succeeded=failure is None)
+        pauses = (self._due_at(name, each) - now for name, each in endpoints.items())
+        return min((pause for pause in pauses if 0 < pause < _PERIOD_S), default=_PERIOD_S)
+
+    def _due_at(self, name: str, endpoint: Endpoint) -> float:
+        attempt = self._attempts.get(name)
+        if attempt is None:
+            return float("-inf")
+        if endpoint.ended_streams != attempt.ended_streams:
+            return attempt.due_after_end_at
+        return attempt.due_at
+
+    def _record(self, name: str, endpoint: Endpoint, now: float, *, succeeded: bool) -> None:
+        earlier = self._attempts.get(name)
+        pause_s = _FIRST_PAUSE_S if earlier is None else earlier.next_pause_s
+        waits_s = max(pause_s, _CONNECTS_WITHIN_S) if succeeded else pause_s
         longer_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        try:
-            registration.register(self._kubelet_socket, name, endpoint)
-            pause_s = max(pause_s, _CONNECTS_WITHIN_S)
-        except RegistrationError as err:
-            _log.warning("will retry: %s", err)
-        return self._clock() + pause_s, longer_s
+        self._attempts[name] = _Attempt(
+            endpoint.ended_streams, self._clock() + waits_s, now + pause_s, longer_s
+        )

@@ -1,10 +1,7 @@
-"""Serves a resource on a socket of its own, and registers it at the kubelet's socket.
+"""Serves a resource on a socket of its own, to which the kubelet connects at the registration.
 
-The kubelet connects to the socket while it answers Register, so a resource is served a moment
-after its plugin starts. The plugin registry directory, the other way to register, is looked at
-only once a second, and a new socket of an old name there makes the kubelet drop the resource
-first (ADR 222). The socket's name contains the agent pod's name, so an old and a new agent can
-overlap during an update.
+The socket's name contains the agent pod's name, so an old and a new agent can overlap during an
+update.
 """
 
 import logging
@@ -13,25 +10,35 @@ import re
 import socket
 from collections.abc import Callable
 from concurrent import futures
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import grpc
 
-from device_plugin.dp.service import OPTIONS, DevicePlugin
-from device_plugin.errors import RegistrationError
-from device_plugin.metrics import METRICS
+from device_plugin.dp.service import DevicePlugin
 from device_plugin.proto import (
     deviceplugin_pb2 as pb,
     deviceplugin_pb2_grpc as pb_grpc,
 )
+from vgpu_sim.records import dataclass
 
-VERSION: Final = "v1beta1"
 _THREADS = 8  # each open ListAndWatch stream blocks one thread
 _MAX_PATH = 107
-_REGISTER_S = 10.0
+_WARM_UP_S: Final = 1.0
 UNDER_WAY_S = 3.0  # for calls in progress: the kubelet fails the pod of an aborted one
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The socket at which a resource is served.
+
+    ``ended_streams`` is the number of times that a kubelet has stopped to follow its list.
+    """
+
+    path: Path
+    ended_streams: int = 0
 
 
 class ResourceServer:
@@ -57,6 +64,22 @@ class ResourceServer:
             raise OSError(f"{self.path}: {err}") from err
         self._server.start()
         os.chmod(self.path, 0o600)
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Load code and fill caches that the kubelet's first calls need.
+
+        A call that is in progress when the process is killed fails a pod, so calls must be short.
+        """
+        self.plugin.warm_up()
+        with suppress(grpc.RpcError), grpc.insecure_channel(f"unix:{self.path}") as channel:
+            stub = pb_grpc.DevicePluginStub(channel)
+            stub.GetDevicePluginOptions(pb.Empty(), timeout=_WARM_UP_S)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Return the socket, and how many streams have ended at it."""
+        return Endpoint(self.path, self.plugin.ended_streams)
 
     def begin_stop(self) -> Callable[[], None]:
         """Begin to stop the server; return a function that waits until calls in progress have
@@ -74,56 +97,38 @@ class ResourceServer:
         return wait
 
 
-def register(kubelet_socket: Path, resource: str, endpoint: Path) -> None:
-    """Register the resource that is served at ``endpoint``; the kubelet then connects to it.
-
-    Raises:
-        RegistrationError: the kubelet does not answer, or refuses the resource.
-    """
-    # The kubelet joins the endpoint to the directory of its own socket (``server.Register``).
-    relative = os.path.relpath(endpoint, kubelet_socket.parent)
-    request = pb.RegisterRequest(
-        version=VERSION, endpoint=relative, resource_name=resource, options=OPTIONS
-    )
-    try:
-        with grpc.insecure_channel(f"unix:{kubelet_socket}") as channel:
-            pb_grpc.RegistrationStub(channel).Register(request, timeout=_REGISTER_S)
-    except grpc.RpcError as err:
-        METRICS.count_registration(accepted=False)
-        raise RegistrationError(f"{resource}: the kubelet did not register it: {err}") from err
-    METRICS.count_registration(accepted=True)
-    _log.info("%s: registered with the kubelet", resource)
-
-
-def is_listening(path: Path) -> bool:
-    """Return whether a process listens on a socket."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        return probe.connect_ex(str(path)) == 0
-
-
 def socket_path(directory: Path, resource: str, pod_name: str) -> Path:
     """Return the path of a resource's socket, which contains the end of the pod's name."""
     domain, _, name = resource.partition("/")
     vendor = domain.split(".")[-2] if domain.count(".") else domain
-    suffix = re.sub(r"[^a-zA-Z0-9-]", "-", pod_name)[-12:]
-    path = directory / f"{vendor}-{name}-{suffix}.sock"
+    path = directory / f"{vendor}-{name}-{_suffix(pod_name)}.sock"
     if len(str(path)) > _MAX_PATH:
         raise OSError(f"socket path too long: {path}")
     return path
 
 
-def remove_stale(directory: Path, resource: str) -> None:
-    """Delete the sockets that killed agents have left behind.
+def remove_stale(directory: Path, resource: str, pod_name: str) -> None:
+    """Delete the sockets that killed agents of other pods have left behind.
 
-    A ``*`` in ``resource`` matches any text.
+    A ``*`` in ``resource`` matches any text. A socket of this pod may have been bound a moment ago,
+    and not listen yet; its next server replaces it anyway.
     """
     pattern = socket_path(directory, resource, "").name.removesuffix(".sock")
-    remove_dead(directory, f"{pattern}*.sock")
+    remove_dead(directory, f"{pattern}*.sock", kept=f"-{_suffix(pod_name)}.sock")
 
 
-def remove_dead(directory: Path, pattern: str) -> None:
-    """Delete the sockets in a directory that match the pattern and on which no process listens."""
+def _suffix(pod_name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9-]", "-", pod_name)[-12:]
+
+
+def remove_dead(directory: Path, pattern: str, kept: str | None = None) -> None:
+    """Delete the sockets in a directory that match the pattern and on which no process listens.
+
+    Those whose names end with ``kept`` stay.
+    """
     for path in directory.glob(pattern):
+        if kept is not None and path.name.endswith(kept):
+            continue
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(str(path))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.offer import EmptyOffer, Offer
-from device_plugin.dp.registration import ResourceServer, remove_stale
+from device_plugin.dp.registration import Endpoint, ResourceServer, remove_stale
 from device_plugin.dp.service import DevicePlugin
 
 _RETIRE_AFTER_S = 30.0  # longer than the kubelet's 10 s status tick
@@ -48,9 +48,9 @@ class Resources:
         self._own = own
 
     def remove_stale_sockets(self) -> None:
-        """Delete the sockets of killed agents. Must be called before resources are served."""
+        """Delete the sockets of killed agents. Any thread may call this."""
         for pattern in self._own:
-            remove_stale(self._directory, pattern)
+            remove_stale(self._directory, pattern, self._pod_name)
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the resources that are served, including those without devices."""
@@ -61,13 +61,13 @@ class Resources:
         servers = tuple(self._servers.items())
         return frozenset(name for name, server in servers if server.plugin.connected)
 
-    def find_disconnected(self) -> dict[str, Path]:
-        """Return the sockets of the resources whose lists no kubelet follows.
+    def find_disconnected(self) -> dict[str, Endpoint]:
+        """Return the endpoints of the resources whose lists no kubelet follows.
 
         Any thread may call this.
         """
         servers = tuple(self._servers.items())
-        return {name: server.path for name, server in servers if not server.plugin.connected}
+        return {name: server.endpoint for name, server in servers if not server.plugin.connected}
 
     def update(self, offers: Mapping[str, Offer]) -> None:
         """Serve exactly these resources.

@@ -34,6 +34,7 @@ class DevicePlugin:
         self._offer: Offer = EmptyOffer()
         self._generation = 0
         self._streams = 0
+        self._ended_streams = 0
         self._stopped = False
 
     def offer(self, offer: Offer) -> None:
@@ -41,9 +42,16 @@ class DevicePlugin:
         with self._changed:
             before, self._offer = self._offer, offer
             if offer.devices() != before.devices():
-                _count_health(before, offer)
+                if self._streams:  # otherwise another process, or none, reports it to the kubelet
+                    _count_health(before, offer)
                 self._generation += 1
                 self._changed.notify_all()
+
+    def warm_up(self) -> None:
+        """Compute a preference once, as GetPreferredAllocation does."""
+        offer = self._current()
+        if ids := [device.ID for device in offer.devices() if device.health == HEALTHY]:
+            offer.prefer(ids, (), 1, ())
 
     def stop(self) -> None:
         """End the streams on which the kubelet receives the list."""
@@ -59,6 +67,12 @@ class DevicePlugin:
         """
         with self._changed:
             return self._streams > 0
+
+    @property
+    def ended_streams(self) -> int:
+        """Return how many ListAndWatch streams have ended so far."""
+        with self._changed:
+            return self._ended_streams
 
     def GetDevicePluginOptions(  # noqa: N802 (kubelet API)
         self, request: pb.Empty, context: grpc.ServicerContext
@@ -95,6 +109,7 @@ class DevicePlugin:
         """Record that a kubelet connected or disconnected, and request a pass that reports it."""
         with self._changed:
             self._streams += change
+            self._ended_streams += change < 0
         self._refresh()
 
     def GetPreferredAllocation(  # noqa: N802

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import pytest
 
+from device_plugin.proto import deviceplugin_pb2 as dp, deviceplugin_pb2_grpc as dp_grpc
 from kubelet_conformance.kubelet import SimulatedKubelet
 from support.processes.agent_process import OWN_POD, AgentProcess, child_of
 from support.processes.api_server import NODE, ApiServer, wait_for
@@ -54,12 +56,28 @@ class Pod:
         parents = (self.agent.process.pid, self.standby.pid)
         return [pid for one in parents if (pid := child_of(one, "tessera-standby"))]
 
+    def endpoints(self) -> dict[Path, dict[str, str]]:
+        """Return the devices and their health at each socket of the resource, as a kubelet that
+        connects now receives them.
+        """
+        lists = {}
+        for path in self.kubelet.plugins.rglob("*-mig-1g.10gb-*.sock"):
+            with grpc.insecure_channel(f"unix:{path}") as channel:
+                stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=60)
+                lists[path] = {device.ID: device.health for device in next(stream).devices}
+        return lists
+
     def kill(self, victim: int) -> float:
-        """Kill the process that serves; return the seconds until the other one serves."""
+        """Kill the process that serves; return the seconds until the other one serves.
+
+        The other one takes its name after it has registered, because that is more urgent.
+        """
+        replaced = self.kubelet.resources()[RESOURCE].endpoint
         began = time.monotonic()
         os.kill(victim, signal.SIGKILL)
         self.ended += 1
         wait_until(lambda: self.serving() not in ([], [victim]))
+        assert self.kubelet.resources()[RESOURCE].endpoint != replaced
         wait_until(self.is_served)
         return time.monotonic() - began
 
@@ -68,8 +86,8 @@ class Pod:
         wait_until(lambda: len(self.serving()) == len(self.standing_by()) == 1)
         wait_until(self.is_served)
         wait_for(self.api, self.is_ready)
-        # Each process writes this once, when it receives lists before its turn.
-        wait_until(lambda: self.log.count("standing by to serve") >= self.ended + 1)
+        # Each process writes this once, when it has bound the resource's socket.
+        wait_until(lambda: self.log.count(f"{RESOURCE}: serving") == self.ended + 2)
 
     def is_ready(self) -> bool:
         return self.api.condition("gpu-1", "Ready")[0] == "True"
@@ -104,6 +122,21 @@ def test_the_process_that_stands_by_serves_when_the_other_one_is_killed(pod: Pod
         gaps.append(pod.kill(victim))
     print("gaps, s:", [f"{gap:.3f}" for gap in gaps])
     assert not pod.kubelet.refused
+
+
+def test_the_process_that_stands_by_already_serves_at_a_socket_of_its_own(pod: Pod) -> None:
+    pod.settle()
+    lists = pod.endpoints()
+    assert len(lists) == 2
+    first, second = lists.values()
+    assert first == second
+    assert list(first.values()) == ["Healthy"]
+    registered = pod.kubelet.resources()[RESOURCE].endpoint
+    (unregistered,) = lists.keys() - {registered}
+    inode = unregistered.stat().st_ino
+    pod.kill(*pod.serving())
+    assert pod.kubelet.resources()[RESOURCE].endpoint == unregistered
+    assert unregistered.stat().st_ino == inode  # its turn began without another socket
 
 
 def test_it_serves_when_the_agent_s_container_ends(pod: Pod) -> None:

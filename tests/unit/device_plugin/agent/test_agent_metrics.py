@@ -3,6 +3,8 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
@@ -105,7 +107,11 @@ def test_allocations_and_changes_of_health_are_counted(monkeypatch: pytest.Monke
         return pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
 
     healthy, ill = "Healthy", "Unhealthy"
+    assert changed_values(metrics, lambda: plugin.offer(_Offer(a=ill, b=healthy))) == {}
     assert changed_values(metrics, lambda: plugin.offer(_Offer(a=healthy, b=healthy))) == {}
+    kubelet: Any = SimpleNamespace(add_callback=lambda _: None, is_active=lambda: True)
+    stream = plugin.ListAndWatch(pb.Empty(), kubelet)
+    next(stream)  # no kubelet has followed the changes so far
     assert changed_values(metrics, lambda: plugin.offer(_Offer(a=ill, b=healthy, c=ill))) == {
         ("tessera_agent_health_changes_total", ill): 1
     }
@@ -120,3 +126,4 @@ def test_allocations_and_changes_of_health_are_counted(monkeypatch: pytest.Monke
             plugin.Allocate(allocation("gone"), _Context())
 
     assert changed_values(metrics, refuse) == {(calls, "Allocate", "failed"): 1}
+    stream.close()

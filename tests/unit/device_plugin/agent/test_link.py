@@ -60,7 +60,6 @@ class Side:
         self.woken = threading.Event()
         self._listener = Listener(str(self.address), authkey=KEY)
         self.server = KubeletServer(self._make)
-        self.server.activate()
         link_server = LinkServer(self._listener, self.server, self.woken)
         self._accepting = threading.Thread(target=link_server.run, daemon=True)
         self._accepting.start()
@@ -164,7 +163,6 @@ def test_an_agent_that_came_back_has_the_whole_time_again(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(kubelet_side.threading, "Timer", Timer)
     server = KubeletServer(lambda allocations: Recorded())
-    server.activate()
     for _ in range(2):
         server.on_agent_connect()
         assert not waiting
@@ -227,17 +225,6 @@ def test_a_process_that_stops_later_is_an_error_too(side: Side) -> None:
     with side.server._lock, pytest.raises(KubeletSideSilent):
         made.connected_resources()
     assert made.connected_resources() == {"a/b"}  # on a new connection
-
-
-def test_a_process_that_stands_by_serves_what_it_was_sent_when_its_turn_comes(
-    tmp_path: Path,
-) -> None:
-    resources = Recorded()
-    standby = KubeletServer(lambda allocations: resources)
-    standby.update({"a/b": OFFER})
-    assert resources.offered == {}
-    standby.activate()
-    assert resources.offered == {"MIG-1": HEALTHY}
 
 
 def test_an_agent_that_is_silent_counts_as_gone(

@@ -136,6 +136,7 @@ def test_a_call_that_is_under_way_when_the_plugin_stops_is_answered(
 ) -> None:
     """The kubelet fails the pod of an aborted call."""
     gpu = make_gpu(0, range(2))
+    resources.update({RESOURCE: offer_of(gpu)})  # a new server chooses once before it is called
     resources.update({RESOURCE: Slow(gpu.slices, (gpu,), "/lib")})
     ids = [s.uuid for s in gpu.slices]
     wanted = dp.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=1)
@@ -220,11 +221,13 @@ def test_only_sockets_without_a_server_are_removed_at_start(tmp_path: Path) -> N
     foreign = tmp_path / "other-plugin.sock"
     foreign.touch()
     live = registration.socket_path(tmp_path, RESOURCE, "agent-alive")
-    with socket.socket(socket.AF_UNIX) as alive:
+    own = registration.socket_path(tmp_path, RESOURCE, "agent-own")
+    with socket.socket(socket.AF_UNIX) as alive, socket.socket(socket.AF_UNIX) as starting:
         alive.bind(str(live))
         alive.listen()
-        registration.remove_stale(tmp_path, OWN[0])
-        assert sorted(os.listdir(tmp_path)) == sorted([foreign.name, live.name])
+        starting.bind(str(own))  # and does not listen yet
+        registration.remove_stale(tmp_path, OWN[0], "agent-own")
+        assert sorted(os.listdir(tmp_path)) == sorted([foreign.name, live.name, own.name])
 
 
 def test_allocate_without_cdi_mounts_slice_library_and_ptxas(
@@ -301,8 +304,10 @@ def test_a_resource_is_connected_exactly_while_a_kubelet_listens() -> None:
     stream = plugin.ListAndWatch(dp.Empty(), kubelet)
     assert len(next(stream).devices) == 0
     plugin.stop()
+    assert plugin.ended_streams == 0
     assert list(stream) == []
     assert reported == [True, False]
+    assert plugin.ended_streams == 1
 
 
 def test_preference_fills_the_gpu_that_is_in_use_and_keeps_big_placements() -> None:
