@@ -19,6 +19,7 @@ import torch.nn.functional as F
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from benchmarks.torch.rules.compare import difference
+from benchmarks.torch.rules.eight_bits import EIGHTS, encode
 from benchmarks.torch.rules.row import REFUSALS
 from benchmarks.torch.rules.table import ROWS
 
@@ -34,6 +35,8 @@ def to_torch(operand, device="cuda"):
     if operand.dtype == "bfloat16":  # its bits: a conversion may change the sign of NaN
         upper = (values.view("uint32") >> 16).astype("uint16")
         made = torch.from_numpy(np.asarray(upper)).view(torch.bfloat16)
+    elif operand.dtype in EIGHTS:
+        made = torch.from_numpy(encode(values, operand.dtype)).view(getattr(torch, operand.dtype))
     else:
         made = torch.from_numpy(values).to(getattr(torch, operand.dtype))
     return made if operand.kind == "cpu" else made.to(device)
@@ -44,7 +47,7 @@ def to_numpy(result):
     if isinstance(result, torch.Tensor):
         name = str(result.dtype).removeprefix("torch.")
         values = result.detach().cpu().resolve_conj()
-        return name, (values.float() if name == "bfloat16" else values).numpy()
+        return name, (values.float() if name in ("bfloat16", *EIGHTS) else values).numpy()
     values = np.asarray(result)
     return {"float64": "float", "int64": "int"}.get(str(values.dtype), str(values.dtype)), values
 
@@ -77,11 +80,11 @@ def compare(case, device="cuda"):
     for expected, (dtype, values) in zip(case.results, results, strict=True):
         if case.only_type:
             same = dtype == expected.dtype and values.shape == expected.choices[0].shape
-            found = "" if same else f"{dtype} {values.shape}"
+            reason = "" if same else f"{dtype} {values.shape}"
         else:
-            found = difference(expected, dtype, values)
-        if found:
-            return "differs", found
+            reason = difference(expected, dtype, values)
+        if reason:
+            return "differs", reason
     return "agrees", ""
 
 
@@ -95,7 +98,7 @@ def run(row, dtype, device):
             differences.append({"call": case.call, "label": case.label, "reason": reason})
         else:
             record[outcome] += 1
-            record["elements"] += sum(one.choices[0].size for one in case.results)
+            record["elements"] += sum(result.choices[0].size for result in case.results)
     record["differs"] = differences
     return record
 

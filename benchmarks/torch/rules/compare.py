@@ -35,23 +35,30 @@ def difference(expected: Expected, dtype: str, values: Array) -> str:
 
 def _equal(choice: Array, values: Array, expected: Expected) -> Array:
     if expected.dtype in COMPLEXES:
-        return _equal_complex(choice, values, expected.relative)
+        return _equal_complex(choice, values, expected)
     if choice.dtype.kind != "f":
         return np.asarray(choice == values)
+    return _equal_real(choice, values, expected.zero_sign)
+
+
+def _equal_real(choice: Array, values: Array, zero_sign: bool) -> Array:
     same = (choice == values) | (np.isnan(choice) & np.isnan(values))
-    if expected.zero_sign:
+    if zero_sign:
         with np.errstate(invalid="ignore"):
             same &= (np.signbit(choice) == np.signbit(values)) | np.isnan(choice) | (choice != 0)
     return np.asarray(same)
 
 
-def _equal_complex(choice: Array, values: Array, relative: float) -> Array:
-    """Compare part by part; the sign of zero and of a NaN's partner infinity is left open."""
+def _equal_complex(choice: Array, values: Array, expected: Expected) -> Array:
+    """Compare part by part: in all bits, or within a distance, which leaves signs of zero open."""
     size = np.abs(np.where(np.isfinite(choice), choice, 0))
+    is_signed = expected.zero_sign and not expected.relative
     agrees = np.ones(choice.shape, dtype=bool)
     with np.errstate(invalid="ignore"):
         for part in ("real", "imag"):
-            one, other = getattr(choice, part), getattr(values, part)
-            near = np.abs(one - other) <= relative * size
-            agrees &= (one == other) | (np.isnan(one) & np.isnan(other)) | near
+            rule, result = getattr(choice, part), getattr(values, part)
+            same = _equal_real(rule, result, is_signed)
+            if expected.relative:
+                same |= np.abs(rule - result) <= expected.relative * size
+            agrees &= same
     return agrees

@@ -1,14 +1,16 @@
 """PyTorch's types of elements in NumPy: groups, rounding, type promotion and distances.
 
-A tensor of ``bfloat16`` is held as an array of ``float32`` whose elements are exact in bfloat16;
-all other types are NumPy's own. ``opmath`` is the type in which CUDA's functors compute: float32
-for the half types, otherwise the type itself (ATen/OpMathType.h).
+A tensor of ``bfloat16`` or of an 8-bit float is held as an array of ``float32`` whose elements are
+exact in the type; all other types are NumPy's own. ``opmath`` is the type in which CUDA's functors
+compute: float32 for the half types, otherwise the type itself (ATen/OpMathType.h).
 """
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from benchmarks.torch.rules.eight_bits import EIGHTS, codes, decode, encode
 
 Array = NDArray[Any]
 
@@ -28,7 +30,7 @@ _SMALLEST = {"float16": -24, "bfloat16": -133, "float32": -149, "float64": -1074
 
 def storage(dtype: str) -> np.dtype[Any]:
     """Return NumPy's type that holds elements of a type."""
-    return np.dtype("float32" if dtype == "bfloat16" else dtype)
+    return np.dtype("float32" if dtype in ("bfloat16", *EIGHTS) else dtype)
 
 
 def opmath(dtype: str) -> str:
@@ -58,6 +60,8 @@ def cast(values: Array, dtype: str) -> Array:
     with np.errstate(all="ignore"):
         if dtype == "bfloat16":
             return round_to_bfloat16(np.asarray(values).astype("float32"))
+        if dtype in EIGHTS:
+            return decode(encode(np.asarray(values).astype("float32"), dtype), dtype)
         if dtype == "float16":
             return np.asarray(values).astype("float32").astype("float16")
         return np.asarray(values).astype(dtype)
@@ -85,7 +89,9 @@ def promote(first: str, second: str) -> str:
 
 
 def special_values(dtype: str) -> Array:
-    """Return numbers at which implementations differ, for a tensor of a type."""
+    """Return numbers at which implementations differ; of 8-bit floats all numbers."""
+    if dtype in EIGHTS:
+        return decode(codes(), dtype)
     if dtype == "bool":
         return np.array([False, True])
     if dtype in INTS:

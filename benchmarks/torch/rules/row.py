@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -33,8 +33,8 @@ class Expected:
     """One result: its type, and for each element the values that agree with the rule.
 
     An element agrees if it equals that of any array of ``choices`` in all bits (NaNs are equal), or
-    is between ``low`` and ``high``. ``zero_sign`` and ``nan_only`` loosen the comparison where the
-    rule leaves a sign or the other part of a complex NaN open.
+    is between ``low`` and ``high``. Without ``zero_sign`` the sign of zero is left open. The parts
+    of a complex number may be at a distance of ``relative``, which leaves that sign open, too.
     """
 
     dtype: str
@@ -59,7 +59,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """One operator with CUDA's rule, its source, and the cases that the rule computes."""
+    """One operator with CUDA's rule, its source, and the cases that the rule computes.
+
+    A type that is refused has one case of ``call`` with some special values, or, without a
+    ``call``, the cases that other types have: operands that are right but for their type.
+    """
 
     name: str
     family: str
@@ -73,10 +77,13 @@ class Row:
 
     def cases(self, dtype: str) -> Iterator[Case]:
         """Yield the calls with first operands of a type, which CUDA refuses for some types."""
-        if dtype in self.refuses:
+        if dtype not in self.refuses:
+            yield from self.make(self, dtype)
+        elif self.call:
             yield self._refusal(dtype)
         else:
-            yield from self.make(self, dtype)
+            for case in self.make(self, dtype):
+                yield replace(case, results=(), refused=True, label=f"{dtype} refused")
 
     def _refusal(self, dtype: str) -> Case:
         letters = sorted(set(re.findall(r"\b[abc]\b", self.call)))

@@ -31,3 +31,9 @@ def page(address: str) -> str:
 def cite_page(function: str) -> str:
     """Name a function's text in PyTorch's documentation, which the wheel has, too."""
     return f"{page(f'generated/torch.{function}.html')} (torch/_torch_docs.py: {function})"
+
+
+def op_info(operator: str, source: str) -> str:
+    """Add the types that PyTorch's own tests have for an operator on CUDA, in the wheel."""
+    file = "torch/testing/_internal/common_methods_invocations.py"
+    return f"{source}; {file}: dtypesIfCUDA of {operator}"

@@ -1,12 +1,13 @@
 """Arithmetic of two operands: what is computed in opmath, and which division takes place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks.torch.rules.dtypes import COMPLEXES, FLOATS, REALS, Array
-from benchmarks.torch.rules.elementwise import Functor, binary
-from benchmarks.torch.rules.row import Row
+from benchmarks.torch.rules.dtypes import COMPLEXES, FLOATS, REALS, Array, special_values
+from benchmarks.torch.rules.eight_bits import EIGHTS
+from benchmarks.torch.rules.elementwise import Functor, binary, expect
+from benchmarks.torch.rules.row import Case, Operand, Row
 from benchmarks.torch.rules.sources import cuda, header
 
 Rounding = Callable[[Array], Array]
@@ -32,7 +33,12 @@ def divide(first: Array, second: Array) -> Array | tuple[Array, ...]:
     quotient = first / second
     if second.ndim or first.dtype.kind not in "fc":
         return quotient
-    return first * (np.ones_like(second) / second), quotient
+    return divide_by_number(first, second), quotient
+
+
+def divide_by_number(first: Array, second: Array) -> Array:
+    """Multiply with a number's reciprocal."""
+    return first * (np.ones_like(second) / second)
 
 
 def truncate(rounded: Rounding, first: Array, second: Array) -> Array | tuple[Array, ...]:
@@ -43,7 +49,7 @@ def truncate(rounded: Rounding, first: Array, second: Array) -> Array | tuple[Ar
         return wrap(quotient + away, first)
     if second.ndim:
         return np.trunc(rounded(first / second))
-    return np.trunc(first * (np.ones_like(second) / second)), np.trunc(first / second)
+    return np.trunc(divide_by_number(first, second)), np.trunc(first / second)
 
 
 def wrap(exact: Array, like: Array) -> Array:
@@ -142,6 +148,14 @@ def _scaled(first: Array, second: Array) -> tuple[Array, ...]:
     return twice, first.astype("longdouble") + 2 * second.astype("longdouble")
 
 
+def _with_whole_numbers(row: Row, dtype: str) -> Iterator[Case]:
+    """Yield sums with integers that 16-bit types do not hold."""
+    values = special_values(dtype)
+    operands = Operand(values, dtype), Operand(np.full(values.shape, 2049), "int64")
+    expected = expect(Functor(lambda a, b: a + b, narrow=False), operands)
+    yield Case("a + b", operands, (expected,), label=f"{dtype} int64")
+
+
 def _xlogy(first: Array, second: Array) -> Array:
     product = first.astype("longdouble") * np.log(second.astype("longdouble"))
     return np.where(np.isnan(second), np.nan, np.where(first == 0, 0, product))
@@ -176,7 +190,7 @@ def _row(
 ) -> Row:
     call = call or f"torch.{name}(a, b)"
     make = binary(functor, call, **options)  # type: ignore[arg-type]
-    refuses = () if name in _COMPLEX else COMPLEXES
+    refuses = EIGHTS if name == "add" else () if name in _COMPLEX else COMPLEXES
     return Row(name, "arithmetic", rule, source, accepts, make, call, refuses, out="castable")
 
 
@@ -186,6 +200,8 @@ _COMPLEX = [
     "rsub",
     "add.alpha",
     "mul",
+    "mul.into",
+    "div.number",
     "true_divide",
     "div",
     "pow",
@@ -200,6 +216,8 @@ _FLOATING = ("bool", *REALS)
 ROWS = (
     _row("add", _OPMATH, _ADD, ("bool", *REALS), Functor(lambda a, b: a + b, narrow=False), "a + b",
          inplace="a.add_(b)", reverse="a + b"),
+    Row("add.int64", "arithmetic", "integers are rounded to the common type before the addition", _ADD,
+        FLOATS, _with_whole_numbers),
     _row("sub", _OPMATH, _ADD, REALS, Functor(lambda a, b: a - b, narrow=False), "a - b",
          inplace="a.sub_(b)", reverse="a - b"),
     _row("rsub", _OPMATH, _ADD, REALS, Functor(lambda a, b: b - a, narrow=False),
@@ -208,11 +226,18 @@ ROWS = (
          _ADD, REALS, Functor(_scaled, narrow=False), "torch.add(a, b, alpha=2)"),
     _row("mul", _OPMATH, _MUL, ("bool", *REALS), Functor(multiply, narrow=False), "a * b",
          inplace="a.mul_(b)", reverse="a * b"),
+    _row("mul.into", _OPMATH, _MUL, FLOATS, Functor(multiply, narrow=False),
+         "torch.mul(a, b, out=torch.empty_like(a))"),
     _row("true_divide", "tensors: one division in float32; by a number: its product with the"
          " reciprocal in opmath, or the quotient", _DIV, ("bool", *REALS),
          Functor(divide, narrow=False, result="float"), "torch.true_divide(a, b)"),
     _row("div", "as true_divide; in place the same", _DIV, FLOATS,
          Functor(divide, narrow=False, result="float"), "a / b", inplace="a.div_(b)"),
+    _row("div.number", "by a number: its product with the reciprocal in opmath, rounded once", _DIV,
+         FLOATS, Functor(divide_by_number, narrow=False), "a / b", tensors=False, zero_dim=False),
+    _row("div.trunc.number", "the product with the number's reciprocal loses its fraction in opmath",
+         _TRUNC, FLOATS, Functor(lambda a, b: np.trunc(divide_by_number(a, b)), narrow=False),
+         "torch.div(a, b, rounding_mode='trunc')", tensors=False, zero_dim=False),
     _row("div.trunc", "half types round the quotient before its fraction is dropped", _TRUNC,
          REALS, Functor(truncate, narrow=False, rounds=True), "torch.div(a, b, rounding_mode='trunc')", valid=defined_division),
     _row("floor_divide", "from fmod's remainder; by zero IEEE's quotient, of integers 0", _FLOOR,

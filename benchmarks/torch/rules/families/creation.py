@@ -1,11 +1,13 @@
 """Creation and conversion: in which type steps are computed, and how numbers are converted."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from math import ceil
 
 import numpy as np
 
 from benchmarks.torch.rules.dtypes import (
+    COMPLEXES,
     FLOATS,
     HALVES,
     INTS,
@@ -72,7 +74,7 @@ def arange(start: Number, end: Number, step: Number, dtype: str) -> tuple[Array,
 def _ranges(row: Row, dtype: str) -> Iterator[Case]:
     chosen: tuple[tuple[Number, Number, Number], ...] = ((0, 7, 1), (5, -4, -2), (3, 3, 1))
     if is_float(dtype):
-        chosen = (*chosen, (0.1, 3.3, 0.1), (-1, 1, 0.3), (0, 40, 0.7))
+        chosen = (*chosen, (0.1, 3.3, 0.1), (-1, 1, 0.3), (0, 40, 0.7), (0.3, 100.25, 0.1))
     for start, end, step in chosen:
         if dtype == "uint8" and end < 0:
             continue
@@ -84,18 +86,36 @@ def _ranges(row: Row, dtype: str) -> Iterator[Case]:
 def _linspaces(row: Row, dtype: str) -> Iterator[Case]:
     chosen: tuple[tuple[Number, Number, int], ...] = (
         (0, 100, 8), (0, 10, 4), (5, 0, 7), (0, 1, 1), (0, 5, 0), (0, 120, 16), (0.0004, 0, 204),
-        (3.7, 0, 10),
+        (3.7, 0, 10), (0.9, 100.9, 5),
     )  # fmt: skip
     if dtype not in ("uint8", "int8"):
         chosen = (*chosen, (-3.3, 7.7, 37), (-1, 1, 101), (0, 999, 8), (0, 4094, 64), (3.7, -3, 10))
     if dtype == "uint8":
         chosen = (*chosen, (0, 255, 64))
+    if dtype == "int64":
+        counts = itertools.product((98, 999, 1798, 4094), (3, 8, 16, 64, 100))
+        chosen = (*chosen, *((0, end, steps) for end, steps in counts))
     for start, end, steps in chosen:
         call = f"torch.linspace({start}, {end}, {steps}, dtype=torch.{dtype}, device=DEVICE)"
-        one = cast(np.asarray([start] * steps), dtype)
-        choices = linspace(start, end, steps, dtype) if steps > 1 else (one,)
+        start_alone = cast(np.asarray([start] * steps), dtype)
+        choices = linspace(start, end, steps, dtype) if steps > 1 else (start_alone,)
         label = f"{dtype} {start} {end} {steps}"
         yield Case(call, (), (Expected(dtype, choices),), label=label)
+
+
+def _logspaces(row: Row, dtype: str) -> Iterator[Case]:
+    """Yield powers of whole numbers, to which integer types convert both ends."""
+    start, end = (0.9, 3.9) if dtype in INTS else (0, 3)
+    powers = np.array([1, 8]) if dtype in INTS else np.array([1, 8.0])
+    call = f"torch.logspace({start}, {end}, 2, base=2.0, dtype=torch.{dtype}, device=DEVICE)"
+    yield Case(call, (), results(cast(powers, dtype), dtype), label=dtype)
+
+
+def _complex_ends(row: Row, dtype: str) -> Iterator[Case]:
+    for start, end, steps in ((0.0004, 0, 204), (-1, 1, 101), (-3.3, 7.7, 37), (5, 0, 7)):
+        ends = results(np.array([start, end]).astype(dtype), dtype, zero_sign=False)
+        call = f"torch.linspace({start}, {end}, {steps}, dtype=torch.{dtype}, device=DEVICE)"
+        yield Case(f"{call}[[0, -1]]", (), ends, label=f"{dtype} {start} {end} {steps}")
 
 
 def _made(
@@ -168,6 +188,10 @@ ROWS = (
          _RANGES, (*INTS, *FLOATS)),
     _row("linspace", _linspaces, "both ends are converted first; the second half counts from the"
          " end, which the last element equals", _LINSPACE, (*INTS, *FLOATS)),
+    _row("linspace.complex", _complex_ends, "the first and the last element are both ends", _LINSPACE,
+         COMPLEXES),
+    _row("logspace", _logspaces, "the base to the power of linspace's elements; integer types convert"
+         " both ends first", cuda("RangeFactories.cu", "logspace_cuda_out"), (*INTS, *FLOATS)),
     _row("full", _made("torch.full((2, 3), 1, {0})", _constant(1)), _VALUE, native(_FACTORY, "full")),
     _row("full_like", _made("torch.full_like(a, 1.7 if a.is_floating_point() else 1)", _filled),
          _VALUE, native(_FACTORY, "full_like")),

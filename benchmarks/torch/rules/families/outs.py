@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.torch.rules.dtypes import storage
 from benchmarks.torch.rules.exact import small
 from benchmarks.torch.rules.row import Case, Expected, Operand, Row
-from benchmarks.torch.rules.sources import header, page
+from benchmarks.torch.rules.sources import cuda, header, page
 
 _CAST = header("c10/core/ScalarType.h", "canCast")
 _EXACT = "torchgen/dest/register_dispatch_key.py: gen_resize_out_helper"
@@ -31,7 +32,9 @@ def _case(call: str, accepted: tuple[tuple[str, tuple[int, ...]], ...]) -> Case:
         for letter in "ab"
         if f"({letter}" in call or f", {letter}" in call
     )
-    results = tuple(Expected(dtype, (np.zeros(shape, dtype=dtype),)) for dtype, shape in accepted)
+    results = tuple(
+        Expected(dtype, (np.zeros(shape, dtype=storage(dtype)),)) for dtype, shape in accepted
+    )
     return Case(call, operands, results, refused=not accepted, label=call, only_type=True)
 
 
@@ -46,14 +49,19 @@ def _elementwise(name: str, arguments: str, types: dict[str, bool]) -> Row:
 
 
 def _exact(
-    name: str, arguments: str, own: str, shape: tuple[int, ...], source: str = _EXACT
+    name: str,
+    arguments: str,
+    result: str,
+    shape: tuple[int, ...],
+    source: str = _EXACT,
+    also: str = "",
 ) -> Row:
     def make(row: Row, dtype: str) -> Iterator[Case]:
-        for target in (own, "float64", "int32", "float16"):
+        for target in dict.fromkeys((result, also or result, "float64", "int32", "float16")):
             call = f"torch.{name}({arguments}, out={_target(target)})"
-            yield _case(call, ((target, shape),) if target == own else ())
+            yield _case(call, ((target, shape),) if target in (result, also) else ())
 
-    rule = f"the result's own type, {own}; others are refused"
+    rule = f"the result's own type, {result}{also and ', or ' + also}; others are refused"
     return Row(f"{name}.out", "outs", rule, source, ("float32",), make)
 
 
@@ -62,15 +70,38 @@ def _pair(name: str, arguments: str, shape: tuple[int, ...]) -> Row:
         right = ("float32", "int64")
         for pair in (right, ("float64", "int64"), ("float32", "int32")):
             call = f"torch.{name}({arguments}, out=({_target(pair[0])}, {_target(pair[1])}))"
-            yield _case(call, tuple((one, shape) for one in pair) if pair == right else ())
+            yield _case(call, tuple((name, shape) for name in pair) if pair == right else ())
 
     rule = "values of the input's type and indices of int64; others are refused"
     return Row(f"{name}.out", "outs", rule, _EXACT, ("float32",), make)
 
 
+def _converting(name: str, arguments: str, shape: tuple[int, ...], source: str) -> Row:
+    def make(row: Row, dtype: str) -> Iterator[Case]:
+        for target in ("float32", "float64", "bfloat16"):
+            call = f"torch.{name}({arguments}, out={_target(target)})"
+            yield _case(call, ((target, shape),))
+
+    rule = "any type to which the operands' common type can be cast"
+    return Row(f"{name}.out", "outs", rule, source, ("float32",), make)
+
+
+def _summed_as_integers(row: Row, dtype: str) -> Iterator[Case]:
+    values = np.arange(12, dtype="float32").reshape(3, 4) + np.float32(0.6)
+    expected = Expected("int32", (values.astype("int32").sum(1, dtype="int32"),))
+    call = f"torch.sum(a, 1, out={_target('int32')})"
+    yield Case(call, (Operand(values, "float32"),), (expected,), label=call)
+
+
+def _both_extremes(row: Row, dtype: str) -> Iterator[Case]:
+    for target in ("float32", "float64"):
+        call = f"torch.aminmax(a, dim=1, out=({_target(target)}, {_target(target)}))"
+        yield _case(call, ((target, (4,)),) * 2 if target == "float32" else ())
+
+
 def _reduced(name: str, arguments: str, shape: tuple[int, ...]) -> Row:
     def make(row: Row, dtype: str) -> Iterator[Case]:
-        for target in ("float64", "float16", "int32"):
+        for target in ("float64", "float16", "int32", "int16"):
             call = f"torch.{name}({arguments}, out={_target(target)})"
             yield _case(call, ((target, shape),))
 
@@ -94,12 +125,24 @@ ROWS = (
     _exact("index_select", "a, 0, torch.tensor([1, 2], device=DEVICE)", "float32", (2, 5)),
     _exact("searchsorted", "a[0].sort().values, a[1]", "int64", (5,)),
     _exact("nonzero", "torch.ones_like(a)", "int64", (20, 2)),
+    _exact("bucketize", "a, a[0].sort().values", "int64", _SHAPE),
+    _exact("masked_select", "a, a == a", "float32", (20,)),
+    _exact("tril", "a", "float32", _SHAPE),
+    _exact("linalg.inv", "torch.eye(3, device=DEVICE)", "float32", (3, 3)),
+    _exact("any", "a, 1", "bool", (4,), also="uint8"),
+    _exact("all", "a, 1", "bool", (4,), also="uint8"),
+    _converting("cat", "(a, a)", (8, 5), cuda("Shape.cu", "cat_out_cuda")),
+    Row("aminmax.out", "outs", "the input's type; others are refused", _EXACT, ("float32",),
+        _both_extremes),
+    Row("sum.out.int32", "outs", "elements are converted to out='s type before they are added",
+        cuda("ReduceSumProdKernel.cu", "sum_kernel_cuda"), ("float32",), _summed_as_integers),
     _pair("max", "a, 1", (4,)),
     _pair("min", "a, 1", (4,)),
     _pair("sort", "a", _SHAPE),
     _pair("topk", "a, 2", (4, 2)),
     _pair("median", "a, 1", (4,)),
     _pair("kthvalue", "a, 2", (4,)),
+    _pair("mode", "a, 1", (4,)),
     _pair("cummax", "a, 1", _SHAPE),
     _reduced("sum", "a, 1", (4,)),
     _reduced("cumsum", "a, 1", _SHAPE),

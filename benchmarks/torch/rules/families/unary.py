@@ -1,10 +1,12 @@
 """Functions of one operand: opmath's function, rounded once to the tensor's type."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from benchmarks.torch.rules.dtypes import COMPLEXES, FLOATS, REALS, REALS_AND_BOOL, Array, largest
+from benchmarks.torch.rules.eight_bits import EIGHTS
 from benchmarks.torch.rules.elementwise import Functor, unary
 from benchmarks.torch.rules.row import Row
 from benchmarks.torch.rules.sources import cite_page, cuda, native
@@ -20,23 +22,34 @@ def wide(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
 
 def _error(values: Array, complement: bool) -> Array:
-    import math
-
     function = math.erfc if complement else math.erf
     return np.array([function(float(x)) for x in np.ravel(values)]).reshape(np.shape(values))
 
 
 def _lgamma(values: Array) -> Array:
-    import math
-
-    def one_of(number: float) -> float:
+    def logarithm(number: float) -> float:
         if math.isnan(number):
             return number
         if math.isinf(number) or (number <= 0 and number == math.floor(number)):
             return math.inf
         return math.lgamma(number) if abs(number) < 1e305 else math.inf
 
-    return np.array([one_of(float(x)) for x in np.ravel(values)]).reshape(np.shape(values))
+    return np.array([logarithm(float(x)) for x in np.ravel(values)]).reshape(np.shape(values))
+
+
+def _inverse_error(values: Array) -> Array:
+    """Return erf's inverse by Newton's steps, from a number that is exact near 0."""
+
+    def inverse(number: float) -> float:
+        if not abs(number) < 1:
+            return math.copysign(math.inf, number) if abs(number) == 1 else math.nan
+        place = number * math.sqrt(math.pi) / 2
+        for _ in range(60 if abs(number) > 1e-8 else 0):
+            slope = 2 / math.sqrt(math.pi) * math.exp(-place * place)
+            place -= (math.erf(place) - number) / slope
+        return place
+
+    return np.array([inverse(float(x)) for x in np.ravel(values)]).reshape(np.shape(values))
 
 
 def _sigmoid(values: Array) -> Array:
@@ -50,8 +63,7 @@ def exponential(values: Array) -> Array:
 
 
 def _logit(values: Array) -> Array:
-    one = values.dtype.type(1)
-    return np.asarray(np.log((values / (one - values)).astype("longdouble")))
+    return np.asarray(np.log((values / (values.dtype.type(1) - values)).astype("longdouble")))
 
 
 def _sinc(values: Array) -> Array:
@@ -82,12 +94,12 @@ def _float(
     ulps: float,
     rule: str = _ONCE,
     scale: Callable[[Array], Array] | None = None,
+    refuses: tuple[str, ...] = (),
 ) -> Row:
     functor = Functor(function, result="float", ulps=ulps, scale=scale)
     call = f"torch.{name}(a)"
-    return Row(
-        name, "unary", rule, source, REALS_AND_BOOL, unary(functor, call), call, out="castable"
-    )
+    make = unary(functor, call)
+    return Row(name, "unary", rule, source, REALS_AND_BOOL, make, call, refuses, "castable")
 
 
 def _same(
@@ -143,11 +155,15 @@ ROWS = (
     _float("sinc", _sinc, cuda(_SPECIAL, "sinc_kernel_cuda"), 4,
            "1 at 0, otherwise sin(x) / x of the product with pi in opmath"),
     _float("erf", lambda a: _error(a, False), cuda(_SPECIAL, "erf_kernel_cuda"), 3),
+    _float("erfinv", _inverse_error, cuda(_SPECIAL, "erfinv_kernel_cuda"), 5,
+           "in opmath, rounded once; infinite at -1 and 1, NaN beyond; complex numbers are refused",
+           refuses=COMPLEXES),
     _float("erfc", lambda a: _error(a, True), cuda(_SPECIAL, "erfc_kernel_cuda"), 5),
     _float("lgamma", _lgamma, cuda("UnaryGammaKernels.cu", "lgamma_kernel_cuda"), 64,
            scale=lambda a: np.maximum(np.abs(_lgamma(a)), 1)),
     _same("abs", _absolute, cuda("AbsKernel.cu", "AbsFunctor"),
-          "without the sign, also of NaN; the least integer stays", REALS_AND_BOOL),
+          "without the sign, also of NaN; the least integer stays; 8-bit floats are refused",
+          REALS_AND_BOOL, EIGHTS),
     _same("neg", lambda a: (np.zeros_like(a) - a if a.dtype.kind in "iu" else -a),
           cuda("UnarySignKernels.cu", "neg_kernel_cuda"), "integers wrap; bool is refused",
           REALS, ("bool",)),
