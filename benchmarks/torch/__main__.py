@@ -24,7 +24,6 @@ _CLIENT = dataclasses.replace(
 _PROGRAM = REPOSITORY / "benchmarks" / "torch" / "program" / "sweep.py"
 _TRAIN = _PROGRAM.with_name("train.py")
 _MODELS = _PROGRAM.with_name("models.py")
-_ROWS = [_PROGRAM.with_name(f"{name}.py") for name in ("operand_types", "special_cases")]
 _RULES = _PROGRAM.with_name("rules.py")
 _CONTEXT_FAILED = 3  # the sweep's exit status: a new process goes on
 _MOST_PROCESSES = 100
@@ -68,9 +67,7 @@ def main() -> int:
     if options.models:
         return _run(_command(python, _MODELS), models, options.record)
     if options.rules:
-        runs = [subprocess.run(_command(python, program), check=False) for program in _ROWS]
-        status = _compare_with_rules(python, folder, options.fresh, options.only)
-        return max(status, *(done.returncode for done in runs))
+        return _compare_with_rules(python, folder, options.fresh, options.only)
     samples = ["--samples", str(options.samples)]
     chosen = ["--dtype", options.dtype, *samples, "--commit", _commit(), *options.only]
     ended = _sweep(_command(python, _PROGRAM), out, chosen)
@@ -87,15 +84,17 @@ def _command(python: Path, program: Path) -> list[str]:
 
 def _compare_with_rules(python: Path, folder: Path, is_fresh: bool, only: list[str]) -> int:
     """Compare rows with the device, and operators without a row with the CPU."""
-    out, others = folder / "rules.jsonl", folder / "operators.without-rules.jsonl"
+    out, without_rules = folder / "rules.jsonl", folder / "operators.without-rules.jsonl"
     if is_fresh:
         out.unlink(missing_ok=True)
-        others.unlink(missing_ok=True)
+        without_rules.unlink(missing_ok=True)
     ended = sweep.run(_command(python, _RULES), out, only)
-    if not only:
+    # The program compares all operators with the CPU if none is named.
+    if coverage.without_rows() and not only:
         names = ["--dtype", "float32", "--samples", str(_SAMPLES), "--commit", _commit()]
-        ended &= _sweep(_command(python, _PROGRAM), others, [*names, *coverage.without_rows()])
-    records, on_cpu = report.read(out), table.read(others)
+        compared = [*names, *coverage.without_rows()]
+        ended &= _sweep(_command(python, _PROGRAM), without_rules, compared)
+    records, on_cpu = report.read(out), table.read(without_rules)
     print(report.render(records, on_cpu))
     is_right = not report.disagreements(records) and all(map(report.is_right, on_cpu))
     return 0 if ended and is_right else 1

@@ -24,5 +24,5 @@ def without_rows() -> tuple[str, ...]:
 def _base(name: str) -> str:
     """Return an operator's name without the variant that a row adds."""
     prefixes = ("nn.functional.", "special.", "linalg.")
-    prefix = next((one for one in prefixes if name.startswith(one)), "")
+    prefix = next((text for text in prefixes if name.startswith(text)), "")
     return prefix + name.removeprefix(prefix).split(".")[0]

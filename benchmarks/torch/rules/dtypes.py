@@ -96,8 +96,8 @@ def special_values(dtype: str) -> Array:
         return np.array([False, True])
     if dtype in INTS:
         info = np.iinfo(dtype)
-        least = [info.min, info.min + 1, -7, -2, -1] if info.min else []
-        return np.array([*least, 0, 1, 2, 3, 7, info.max - 1, info.max], dtype=dtype)
+        negative = [info.min, info.min + 1, -7, -2, -1] if info.min else []
+        return np.array([*negative, 0, 1, 2, 3, 7, info.max - 1, info.max], dtype=dtype)
     if dtype in COMPLEXES:
         parts = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan])
         real, imaginary = np.meshgrid(parts, parts)

@@ -62,7 +62,7 @@ def decode(coded: Array, dtype: str) -> Array:
     numbers = np.where(coded & _SIGN, -numbers, numbers)
     if not layout.has_negative_zero:
         numbers = np.where(coded == layout.nan, np.nan, numbers)
-    return numbers.astype("float32")
+    return np.asarray(numbers, dtype="float32")
 
 
 def encode(numbers: Array, dtype: str) -> Array:
@@ -100,7 +100,7 @@ def _magnitudes(layout: _Format) -> Array:
         magnitudes[layout.largest + 1 :] = np.nan
         if layout.infinity > layout.largest:
             magnitudes[layout.infinity] = np.inf
-    return magnitudes
+    return np.asarray(magnitudes)
 
 
 def _nearest_exponent(sizes: Array) -> Array:

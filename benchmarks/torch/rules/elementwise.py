@@ -139,8 +139,8 @@ def unary(functor: Functor, call: str) -> Callable[[Row, str], Iterator[Case]]:
 
 def pairs(dtype: str, second: str | None = None) -> tuple[Array, Array]:
     """Return each special value of a type with each of another."""
-    first, other = special_values(dtype), special_values(second or dtype)
-    return np.repeat(first, len(other)), np.tile(other, len(first))
+    values, partners = special_values(dtype), special_values(second or dtype)
+    return np.repeat(values, len(partners)), np.tile(partners, len(values))
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def make_small(
         wide = "complex128" if dtype.startswith("complex") else "float64"
         computed = function(*(operand.values.astype(wide) for operand in operands))
         target = result(dtype)
-        rounded = [cast(np.asarray(one), target) for one in _several(computed)]
+        rounded = [cast(np.asarray(result), target) for result in _several(computed)]
         yield Case(call, operands, results(rounded, target, zero_sign=False), label=dtype)
 
     return make

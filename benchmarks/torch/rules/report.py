@@ -46,7 +46,7 @@ def render(records: Sequence[Record], on_cpu: Sequence[Record]) -> str:
     right = sum(is_right(record) for record in on_cpu)
     lines.append(f"operators compared with the CPU only: {len(on_cpu)}, of which {right} agree")
     lines += [f"DISAGREES {line}" for line in disagreements(records)]
-    lines += [f"DIFFERS FROM THE CPU {one['name']}" for one in on_cpu if not is_right(one)]
+    lines += [f"DIFFERS FROM THE CPU {record['name']}" for record in on_cpu if not is_right(record)]
     return "\n".join(lines)
 
 

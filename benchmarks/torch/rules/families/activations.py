@@ -29,8 +29,8 @@ def _softshrink(rounded: Rounding, values: Array) -> Array:
 
 
 def _threshold(rounded: Rounding, values: Array) -> Array:
-    edge, other = rounded(_constant(values, 0.1)), rounded(_constant(values, 1.7))
-    return np.where(values <= edge, other, values)
+    edge, value = rounded(_constant(values, 0.1)), rounded(_constant(values, 1.7))
+    return np.where(values <= edge, value, values)
 
 
 def _elu(values: Array) -> Array:

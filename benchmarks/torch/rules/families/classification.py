@@ -61,7 +61,7 @@ def _likelihoods(row: Row, dtype: str) -> Iterator[Case]:
 
 
 def _limited_logarithm(values: Array) -> Array:
-    return np.maximum(np.log(values.astype("longdouble")), -100)
+    return np.asarray(np.maximum(np.log(values.astype("longdouble")), -100))
 
 
 def _entropy(probability: Array, target: Array) -> Array:

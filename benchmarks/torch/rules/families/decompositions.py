@@ -34,7 +34,7 @@ def _fixed(call: str, operands: Sequence[Array], result: Array, ulps: float = 0.
 
 
 def _distances(norm: float) -> Array:
-    return np.linalg.norm(_POINTS[:, None] - _OTHER_POINTS[None], norm, axis=2)
+    return np.asarray(np.linalg.norm(_POINTS[:, None] - _OTHER_POINTS[None], norm, axis=2))
 
 
 def _each_distance(row: Row, dtype: str) -> Iterator[Case]:

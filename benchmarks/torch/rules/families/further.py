@@ -8,7 +8,7 @@ from benchmarks.torch.rules.closeness import close
 from benchmarks.torch.rules.dtypes import FLOATS, INTS, REALS, Array, cast, special_values
 from benchmarks.torch.rules.elementwise import Functor, binary, unary
 from benchmarks.torch.rules.exact import make_small, results, small, special_array
-from benchmarks.torch.rules.row import Case, Expected, Operand, Row
+from benchmarks.torch.rules.row import Case, Expected, Kind, Operand, Row
 from benchmarks.torch.rules.sources import cite_page, cuda, native, page
 
 Make = Callable[[Row, str], Iterator[Case]]
@@ -49,23 +49,23 @@ def _alike(row: Row, dtype: str) -> Iterator[Case]:
 
 def _is_in(row: Row, dtype: str) -> Iterator[Case]:
     values = special_values(dtype)
-    some = values[1::3].copy()
-    found = (values[:, None] == some[None]).any(1)
-    operands = (Operand(values, dtype), Operand(some, dtype))
-    yield Case("torch.isin(a, b)", operands, results(found, "bool"), label=dtype)
+    members = values[1::3].copy()
+    is_member = (values[:, None] == members[None]).any(1)
+    operands = (Operand(values, dtype), Operand(members, dtype))
+    yield Case("torch.isin(a, b)", operands, results(is_member, "bool"), label=dtype)
     if dtype in FLOATS:
-        number = cast(np.asarray(1.7), dtype)
-        yield Case(
-            "torch.isin(a, 1.7)",
-            operands[:1],
-            results(values == number, "bool"),
-            label=f"{dtype} 1.7",
-        )
+        expected = results(values == cast(np.asarray(1.7), dtype), "bool")
+        yield Case("torch.isin(a, 1.7)", operands[:1], expected, label=f"{dtype} 1.7")
+        kinds: tuple[Kind, ...] = ("tensor", "cpu")
+        for kind in kinds:
+            member = Operand(np.asarray(1.7), "float64", kind)
+            label = f"{dtype} 0-dim float64 {kind}"
+            yield Case("torch.isin(a, b)", (operands[0], member), expected, label=label)
 
 
 def _log_sum(values: Array) -> Array:
-    most = values.max(-1, keepdims=True)
-    return np.asarray((most + np.log(np.exp(values - most).sum(-1, keepdims=True)))[..., 0])
+    largest = values.max(-1, keepdims=True)
+    return np.asarray((largest + np.log(np.exp(values - largest).sum(-1, keepdims=True)))[..., 0])
 
 
 def _along(call: str, function: Callable[[Array], Array], ulps: float) -> Make:

@@ -22,9 +22,9 @@ def _shift_left(first: Array, second: Array) -> Array:
 
 
 def _shift_right(first: Array, second: Array) -> Array:
-    most = first.dtype.itemsize * 8 - (first.dtype.kind == "i")
-    inside = (second >= 0) & (second < most)
-    return np.asarray(np.right_shift(first, np.where(inside, second, most).astype(first.dtype)))
+    limit = first.dtype.itemsize * 8 - (first.dtype.kind == "i")
+    inside = (second >= 0) & (second < limit)
+    return np.asarray(np.right_shift(first, np.where(inside, second, limit).astype(first.dtype)))
 
 
 def _gcd(first: Array, second: Array) -> Array:
@@ -41,8 +41,8 @@ def _lcm(first: Array, second: Array) -> Array:
 
 
 def _without_least(first: Array, second: Array) -> Array:
-    least = np.iinfo(first.dtype).min
-    return np.asarray(((first != least) & (second != least)) | (least == 0))
+    minimum = np.iinfo(first.dtype).min
+    return np.asarray(((first != minimum) & (second != minimum)) | (minimum == 0))
 
 
 def _row(

@@ -57,8 +57,8 @@ def _round(values: Array, dtype: str) -> Array:
 def _norm(values: Array, epsilon: float, dtype: str) -> Array:
     """Return the rows' lengths, at least epsilon, each rounded to the type."""
     length = _round(np.hypot(values[:, :1], values[:, 1:]), dtype)
-    least = np.asarray(epsilon, dtype=opmath(dtype))
-    return _round(np.where(length < least, least, length), dtype)
+    minimum = np.asarray(epsilon, dtype=opmath(dtype))
+    return _round(np.where(length < minimum, minimum, length), dtype)
 
 
 def _unit(values: Array, epsilon: float, dtype: str) -> Array:

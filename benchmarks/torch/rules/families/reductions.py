@@ -154,9 +154,9 @@ def _row(
 
 def _cancelling(dtype: str) -> Array:
     """Return rows with infinities, NaN, and two numbers whose sum the type does not hold."""
-    most = 6e4 if dtype == "float16" else 1.0
+    size = 6e4 if dtype == "float16" else 1.0
     rows = [
-        [most, most, -most, -most],
+        [size, size, -size, -size],
         [np.inf, 1, 2, 3],
         [np.inf, -np.inf, 0, 0],
         [np.nan, 1, 2, 3],

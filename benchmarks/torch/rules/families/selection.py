@@ -1,6 +1,6 @@
 """Limits, choices and functions of three operands."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from benchmarks.torch.rules.dtypes import (
     opmath,
     special_values,
 )
-from benchmarks.torch.rules.exact import MOVED, make_moves, results, special_array
+from benchmarks.torch.rules.exact import MOVED, make_moves, results
 from benchmarks.torch.rules.row import Case, Expected, Operand, Row
 from benchmarks.torch.rules.sources import cite_page, cuda, header, native
 
@@ -35,13 +35,13 @@ def _limited(
     def make(row: Row, dtype: str) -> Iterator[Case]:
         values = special_values(dtype)
         wide = cast(values, opmath(dtype))
-        least, most = (low, high) if is_float(dtype) else whole
-        text = call.format(least, most)
+        minimum, maximum = (low, high) if is_float(dtype) else whole
+        text = call.format(minimum, maximum)
         with np.errstate(invalid="ignore"):
-            if low is not None and least is not None:
-                wide = np.where(wide < np.asarray(least, dtype=wide.dtype), least, wide)
-            if high is not None and most is not None:
-                wide = np.where(wide > np.asarray(most, dtype=wide.dtype), most, wide)
+            if low is not None and minimum is not None:
+                wide = np.where(wide < np.asarray(minimum, dtype=wide.dtype), minimum, wide)
+            if high is not None and maximum is not None:
+                wide = np.where(wide > np.asarray(maximum, dtype=wide.dtype), maximum, wide)
         typed = wide.astype(opmath(dtype))
         made = (Expected(dtype, (cast(typed, dtype),), zero_sign=False),)
         yield Case(text, (Operand(values, dtype),), made, label=dtype)
@@ -49,9 +49,7 @@ def _limited(
     return make
 
 
-def _triples(
-    dtype: str, other: Callable[[str, Sequence[int]], Array] = special_array
-) -> list[Operand]:
+def _triples(dtype: str) -> list[Operand]:
     values = special_values(dtype)
     count = len(values)
     columns = np.repeat(values, count), np.tile(values, count), np.roll(np.tile(values, count), 5)
@@ -66,8 +64,8 @@ def _three(
     def make(row: Row, dtype: str) -> Iterator[Case]:
         operands = _triples(dtype)
         with np.errstate(all="ignore"):
-            computed = function(*(cast(one.values, opmath(dtype)) for one in operands))
-            choices = tuple(cast(cast(one, opmath(dtype)), dtype) for one in computed)
+            computed = function(*(cast(operand.values, opmath(dtype)) for operand in operands))
+            choices = tuple(cast(cast(result, opmath(dtype)), dtype) for result in computed)
         yield Case(call, tuple(operands), (Expected(dtype, choices),), label=dtype)
 
     return make
@@ -77,8 +75,8 @@ def _clamp_tensors(values: Array, low: Array, high: Array) -> tuple[Array, ...]:
     limited = np.where(values < low, low, values)
     limited = np.where(high < limited, high, limited)
     if values.dtype.kind == "f":
-        for other in (high, low, values):
-            limited = np.where(np.isnan(other), other, limited)
+        for operand in (high, low, values):
+            limited = np.where(np.isnan(operand), operand, limited)
     return (limited,)
 
 
@@ -104,12 +102,12 @@ def _lerp(start: Array, end: Array, weight: Array) -> tuple[Array, ...]:
     """Interpolate from the nearer end, with or without fused multiplication and addition."""
     difference = end - start
     near = np.abs(weight) < 0.5
-    one = np.asarray(1, dtype=weight.dtype)
-    plain = np.where(near, start + weight * difference, end - difference * (one - weight))
+    unit = np.asarray(1, dtype=weight.dtype)
+    plain = np.where(near, start + weight * difference, end - difference * (unit - weight))
     fused = np.where(
         near,
         _wide(start) + _wide(weight) * _wide(difference),
-        _wide(end) - _wide(difference) * _wide(one - weight),
+        _wide(end) - _wide(difference) * _wide(unit - weight),
     )
     return plain, fused
 
@@ -120,9 +118,9 @@ def _where(call: str, first: str, second: str) -> Callable[[Row, str], Iterator[
     def make(row: Row, dtype: str) -> Iterator[Case]:
         values = special_values(dtype)
         mask = np.arange(len(values)) % 3 == 0
-        other = values[::-1].copy()
-        operands = (Operand(mask, "bool"), Operand(values, dtype), Operand(other, dtype))
-        yield Case(call, operands, results(np.where(mask, values, other), dtype), label=dtype)
+        turned = values[::-1].copy()
+        operands = (Operand(mask, "bool"), Operand(values, dtype), Operand(turned, dtype))
+        yield Case(call, operands, results(np.where(mask, values, turned), dtype), label=dtype)
         if dtype in FLOATS:
             number = cast(np.asarray(1.7), dtype)
             numbered = results(np.where(mask, values, number), dtype)
@@ -138,8 +136,8 @@ def _nan_to_num(row: Row, dtype: str) -> Iterator[Case]:
     values = special_values(dtype)
     replaced = values
     if is_float(dtype):
-        most = largest(dtype)
-        replaced = np.where(np.isnan(values), 0, np.clip(values, -most, most))
+        limit = largest(dtype)
+        replaced = np.where(np.isnan(values), 0, np.clip(values, -limit, limit))
     operands = (Operand(values, dtype),)
     yield Case("torch.nan_to_num(a)", operands, results(replaced, dtype), label=dtype)
 
