@@ -53,6 +53,9 @@ _NOT_PROMOTED: Final = frozenset(
     }
 )
 
+# Element-wise operators that PyTorch does not tag as such in each of their overloads.
+ALSO_ELEMENTWISE: Final = frozenset({"fill", "copy", "masked_fill", "rsub"})
+
 # Operators that are no loops over elements, but compare operands with their loops.
 ALSO_PROMOTED: Final = frozenset({"isin"})
 

@@ -40,3 +40,8 @@ def test_floor_division_by_a_number_is_no_multiplication():
     assert rules.multiplies_by_reciprocal(None)
     assert rules.multiplies_by_reciprocal("trunc")
     assert not rules.multiplies_by_reciprocal("floor")
+
+
+def test_a_reversed_subtraction_of_tensors_is_element_wise():
+    # PyTorch tags only the overload of a tensor and a number.
+    assert "rsub" in rules.ALSO_ELEMENTWISE
