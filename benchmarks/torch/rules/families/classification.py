@@ -140,8 +140,8 @@ ROWS = (
     _row("nll_loss", _likelihoods, "-weight * input; the mean is divided by the weights' sum in"
          " float32; an ignored class is 0, a mean of none NaN",
          cuda("Loss.cu", "nll_loss_forward_no_reduce_cuda_kernel, nll_loss_forward_reduce_cuda_kernel_2d")),
-    _row("binary_cross_entropy", _entropies, "(y - 1) * log(1 - x) - y * log(x), logarithms at least"
-         " -100", cuda("Loss.cu", "binary_cross_entropy_out_cuda")),
+    _row("binary_cross_entropy", _entropies, "(y - 1) * log1p(-x) - y * log(x) in the tensor's type, logarithms"
+         " at least -100", cuda("Loss.cu", "binary_cross_entropy_out_cuda")),
     _row("binary_cross_entropy_with_logits", _entropies_of_scores, "(1 - y) * x - logsigmoid(x), each"
          " step rounded to the tensor's type", native("Loss.cpp",
          "binary_cross_entropy_with_logits")),

@@ -57,7 +57,7 @@ def _triples(dtype: str) -> list[Operand]:
 
 
 def _three(
-    call: str, function: Callable[..., tuple[Array, ...]]
+    call: str, function: Callable[..., tuple[Array, ...]], zero_sign: bool = True
 ) -> Callable[[Row, str], Iterator[Case]]:
     """Make a case of three tensors, computed in opmath and rounded once."""
 
@@ -66,7 +66,8 @@ def _three(
         with np.errstate(all="ignore"):
             computed = function(*(cast(operand.values, opmath(dtype)) for operand in operands))
             choices = tuple(cast(cast(result, opmath(dtype)), dtype) for result in computed)
-        yield Case(call, tuple(operands), (Expected(dtype, choices),), label=dtype)
+        expected = Expected(dtype, choices, zero_sign=zero_sign)
+        yield Case(call, tuple(operands), (expected,), label=dtype)
 
     return make
 
@@ -179,8 +180,8 @@ ROWS = (
          native("Activation.cpp", "hardtanh_out"), (*FLOATS, *INTS)),
     _row("nn.functional.relu6", _limited("F.relu6(a)", 0.0, 6.0, (0, 6)), _NUMBERS,
          native("Activation.cpp", "hardtanh_out"), FLOATS),
-    _row("clamp.tensors", _three("torch.clamp(a, b, c)", _clamp_tensors),
-         "a NaN in any operand wins", _TENSORS, REALS, "torch.clamp(a, b, c)"),
+    _row("clamp.tensors", _three("torch.clamp(a, b, c)", _clamp_tensors, False),
+         "min(max(self, lower), upper), of which C leaves zero's sign open; a NaN in any operand wins", _TENSORS, REALS, "torch.clamp(a, b, c)"),
     _row("addcmul", _three("torch.addcmul(a, b, c)", _addcmul),
          "fma(b, c, a) in opmath", _POINTWISE),
     _row("addcdiv", _three("torch.addcdiv(a, b, c)", _addcdiv), "a + b / c in opmath", _POINTWISE,
