@@ -37,7 +37,8 @@ class Functor:
     several of which each is right. ``narrow`` functors are compiled for the tensor's own type: a
     number is rounded to it (``scalar_t``); others receive a number in ``opmath``. ``result`` is
     ``same``, ``bool``, ``float`` (integers become float32) or ``real``. A functor that ``rounds``
-    also receives a function that rounds to the tensor's type, as c10::Half's operators do.
+    also receives a function that rounds to the tensor's type, as c10::Half's operators do. Numbers,
+    and CPU tensors without dimensions, reach it without dimensions, tensors with at least one.
     """
 
     computes: Compute
@@ -92,6 +93,8 @@ def expect(functor: Functor, operands: Sequence[Operand]) -> Expected:
     target = {"bool": "bool", "real": _real(common)}.get(functor.result, common)
     with np.errstate(all="ignore"):
         loaded = [load(operand, common, functor) for operand in operands]
+        if any(operand.values.ndim for operand in operands):
+            loaded = [_spread(*pair) for pair in zip(operands, loaded, strict=True)]
         if functor.rounds:
             computed = functor.computes(lambda values: _round(values, common, common), *loaded)
         else:
@@ -112,6 +115,11 @@ def expect(functor: Functor, operands: Sequence[Operand]) -> Expected:
             return Expected(target, choices, *window, zero_sign=functor.zero_sign)
     relative = 1e-5 if target == "complex64" else 1e-13 if target == "complex128" else 0.0
     return Expected(target, choices, zero_sign=functor.zero_sign, relative=relative)
+
+
+def _spread(operand: Operand, values: Array) -> Array:
+    """Give tensors on the device a dimension, so that a functor distinguishes them from numbers."""
+    return values if operand.is_scalar else np.atleast_1d(values)
 
 
 def _round(values: Array, target: str, common: str) -> Array:

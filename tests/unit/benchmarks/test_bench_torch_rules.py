@@ -18,8 +18,8 @@ from benchmarks.torch.rules.dtypes import (
     storage,
 )
 from benchmarks.torch.rules.eight_bits import EIGHTS, codes, decode, encode
-from benchmarks.torch.rules.elementwise import common_type
-from benchmarks.torch.rules.families.arithmetic import floor_divide, power
+from benchmarks.torch.rules.elementwise import Functor, common_type, expect
+from benchmarks.torch.rules.families.arithmetic import divide, floor_divide, power, truncate
 from benchmarks.torch.rules.families.creation import arange, linspace
 from benchmarks.torch.rules.row import Expected, Operand
 from benchmarks.torch.rules.table import FAMILIES, ROWS
@@ -94,6 +94,25 @@ def at(case, elements, value):
 def test_bfloat16_results_that_real_gpus_printed(name, value, number, result):
     case = next(case for case in BY_NAME[name].cases("bfloat16") if number in case.label)
     assert at(case, case.results[0].choices[0], value) == result
+
+
+@pytest.mark.parametrize(
+    ("kind", "quotient"),
+    [("number", np.float32(0.99999994)), ("cpu", np.float32(0.99999994)), ("tensor", 1)],
+)
+def test_only_a_number_divides_by_multiplication_with_its_reciprocal(kind, quotient):
+    dividend = Operand(np.array([1.7], dtype="float32"), "float32")
+    divisor = Operand(np.asarray(1.7), "float64", kind)
+    functor = Functor(divide, narrow=False, result="float")
+    assert expect(functor, (dividend, divisor)).choices[0].tolist() == [quotient]
+
+
+@pytest.mark.parametrize(("kind", "quotient"), [("number", 9), ("tensor", 10)])
+def test_half_types_round_the_quotient_of_tensors_before_truncation(kind, quotient):
+    dividend = Operand(cast(np.array([1.0]), "bfloat16"), "bfloat16")
+    divisor = Operand(np.asarray(0.1001), "float64", kind)
+    functor = Functor(truncate, narrow=False, rounds=True)
+    assert expect(functor, (dividend, divisor)).choices[0].tolist() == [quotient]
 
 
 def test_threshold_rounds_its_numbers():

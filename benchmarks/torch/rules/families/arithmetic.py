@@ -28,12 +28,9 @@ def multiply(first: Array, second: Array) -> Array:
     return first & second if first.dtype == bool else first * second
 
 
-def divide(first: Array, second: Array) -> Array | tuple[Array, ...]:
-    """Divide; by a number either multiply with its reciprocal, as the source does, or divide."""
-    quotient = first / second
-    if second.ndim or first.dtype.kind not in "fc":
-        return quotient
-    return divide_by_number(first, second), quotient
+def divide(first: Array, second: Array) -> Array:
+    """Divide by a tensor, or multiply with a number's reciprocal."""
+    return first / second if second.ndim else divide_by_number(first, second)
 
 
 def divide_by_number(first: Array, second: Array) -> Array:
@@ -41,15 +38,15 @@ def divide_by_number(first: Array, second: Array) -> Array:
     return first * (np.ones_like(second) / second)
 
 
-def truncate(rounded: Rounding, first: Array, second: Array) -> Array | tuple[Array, ...]:
-    """Divide, round and drop the fraction; integers wrap."""
+def truncate(rounded: Rounding, first: Array, second: Array) -> Array:
+    """Divide, round and drop the fraction; a number's reciprocal is a factor; integers wrap."""
     if first.dtype.kind in "iu":
         quotient = first.astype(object) // second.astype(object)
         away = (first.astype(object) % second.astype(object) != 0) & ((first < 0) != (second < 0))
         return wrap(quotient + away, first)
     if second.ndim:
         return np.trunc(rounded(first / second))
-    return np.trunc(divide_by_number(first, second)), np.trunc(first / second)
+    return np.trunc(divide_by_number(first, second))
 
 
 def wrap(exact: Array, like: Array) -> Array:
@@ -228,17 +225,13 @@ ROWS = (
          inplace="a.mul_(b)", reverse="a * b"),
     _row("mul.into", _OPMATH, _MUL, FLOATS, Functor(multiply, narrow=False),
          "torch.mul(a, b, out=torch.empty_like(a))"),
-    _row("true_divide", "tensors: one division in float32; by a number: its product with the"
-         " reciprocal in opmath, or the quotient", _DIV, ("bool", *REALS),
+    _row("true_divide", "tensors: one division in float32; by a number, or a CPU tensor without"
+         " dimensions: its product with the reciprocal in opmath", _DIV, ("bool", *REALS),
          Functor(divide, narrow=False, result="float"), "torch.true_divide(a, b)"),
     _row("div", "as true_divide; in place the same", _DIV, FLOATS,
          Functor(divide, narrow=False, result="float"), "a / b", inplace="a.div_(b)"),
-    _row("div.number", "by a number: its product with the reciprocal in opmath, rounded once", _DIV,
-         FLOATS, Functor(divide_by_number, narrow=False), "a / b", tensors=False, zero_dim=False),
-    _row("div.trunc.number", "the product with the number's reciprocal loses its fraction in opmath",
-         _TRUNC, FLOATS, Functor(lambda a, b: np.trunc(divide_by_number(a, b)), narrow=False),
-         "torch.div(a, b, rounding_mode='trunc')", tensors=False, zero_dim=False),
-    _row("div.trunc", "half types round the quotient before its fraction is dropped", _TRUNC,
+    _row("div.trunc", "half types round the quotient of tensors before its fraction is dropped; a number's"
+         " reciprocal is a factor", _TRUNC,
          REALS, Functor(truncate, narrow=False, rounds=True), "torch.div(a, b, rounding_mode='trunc')", valid=defined_division),
     _row("floor_divide", "from fmod's remainder; by zero IEEE's quotient, of integers 0", _FLOOR,
          REALS, Functor(floor_divide, narrow=False, rounds=True),
