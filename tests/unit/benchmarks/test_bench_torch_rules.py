@@ -241,6 +241,9 @@ def test_complex_results_are_compared_by_parts():
     assert difference(expected, "complex64", values) == ""
     unlike = np.array([complex(np.nan, np.nan), 1 + 1j], dtype="complex64")
     assert "1 of 2" in difference(expected, "complex64", unlike)
+    turned = np.array([complex(np.nan, -np.inf), 1 + 1j], dtype="complex64")
+    assert difference(expected, "complex64", turned) == ""
+    assert difference(Expected("complex64", (values,)), "complex64", turned)
     positive, negative = np.array([1 + 0j]), np.array([complex(1, -0.0)])
     assert "1 of 1" in difference(Expected("complex128", (positive,)), "complex128", negative)
     near = Expected("complex128", (positive,), relative=1e-12)

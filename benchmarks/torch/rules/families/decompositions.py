@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.torch.rules.closeness import close
 from benchmarks.torch.rules.dtypes import COMPLEXES, FLOATS, HALVES, Array, cast
-from benchmarks.torch.rules.exact import results, small
+from benchmarks.torch.rules.exact import small
 from benchmarks.torch.rules.row import Case, Expected, Operand, Row
 from benchmarks.torch.rules.sources import cuda, native, op_info, page
 
@@ -51,7 +51,7 @@ def _no_distance(row: Row, dtype: str) -> Iterator[Case]:
 
 
 def _transformed(call: str, function: Callable[[Array], Array], is_real: bool = False) -> Make:
-    """Make a case of four elements, whose factors are 1, i, -1 and -i."""
+    """Make a case of four elements, of which no transform is 0."""
 
     def make(row: Row, dtype: str) -> Iterator[Case]:
         is_complex = dtype in COMPLEXES
@@ -60,8 +60,12 @@ def _transformed(call: str, function: Callable[[Array], Array], is_real: bool = 
             values = (values + 1j * np.flip(values)).astype(dtype)
         target = _real(dtype) if is_real else dtype if is_complex else _COMPLEX.get(dtype, dtype)
         computed = function(values)
-        expected: tuple[Expected, ...] = results(computed, target, zero_sign=False)
-        yield Case(call, (Operand(values, dtype),), expected, label=dtype)
+        if is_real:
+            expected = close(computed, target, _FFT_ULPS, float(np.abs(values).max()))
+        else:
+            relative = _FFT_ULPS * float(np.finfo(target).eps)
+            expected = Expected(target, (computed.astype(target),), relative=relative)
+        yield Case(call, (Operand(values, dtype),), (expected,), label=dtype)
 
     return make
 
@@ -98,8 +102,14 @@ _LINEAR = op_info(
     "linalg.inv", native("BatchLinearAlgebra.cpp", "linalg_inv_ex_out, and its siblings")
 )
 _LOW = "; 16-bit types are refused"
-_FFT = cuda("SpectralOps.cpp", "_fft_c2c_cufft, _fft_r2c_cufft, _fft_c2r_cufft")
-_FACTORS = "the sum of products with the roots of one"
+_FFT = (
+    cuda("SpectralOps.cpp", "_fft_c2c_cufft, _fft_r2c_cufft, _fft_c2r_cufft")
+    + "; https://docs.nvidia.com/cuda/cufft/: Accuracy and Performance"
+)
+_FFT_ULPS = 4
+_FACTORS = (
+    "the sum of products with the roots of one; the relative error grows with log2 of the size"
+)
 
 ROWS = (
     _row("linalg.inv", _fixed("torch.linalg.inv(a)", (_UPPER,), np.linalg.inv(_UPPER)),
