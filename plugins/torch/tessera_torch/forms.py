@@ -49,15 +49,25 @@ def _multiply_and_add(first: Any, second: Any, addend: Any) -> Any:
 
 
 def _divide(first: Any, second: Any, rounding_mode: str | None) -> Any:
-    if rounding_mode == "floor" and torch.result_type(first, second).is_floating_point:
-        return _divide_down(first, second)
+    if rounding_mode == "floor":
+        return _divide_integers_down(first, second)
     return torch.ops.aten.div.Tensor_mode(first, second, rounding_mode=rounding_mode)
 
 
 def _divide_integers_down(first: Any, second: Any) -> Any:
     if torch.result_type(first, second).is_floating_point:
         return _divide_down(first, second)
-    return torch.ops.aten.floor_divide.default(first, second)
+    if torch.result_type(first, second) == torch.bool:
+        return torch.ops.aten.floor_divide.default(first, second)
+    # Inductor's own form negates both operands, which the least number does not allow.
+    dtype = torch.result_type(first, second)
+    first, second = first.to(dtype), second.to(dtype)
+    is_zero = second == 0
+    divisor = torch.where(is_zero, 1, second)
+    quotient = torch.ops.aten.div.Tensor_mode(first, divisor, rounding_mode="trunc")
+    goes_down = (first - quotient * divisor != 0) & ((first < 0) != (divisor < 0))
+    floored = torch.where(goes_down, quotient - 1, quotient)
+    return torch.where(is_zero, 0, floored)
 
 
 def _divide_down(first: Any, second: Any) -> Any:
@@ -84,6 +94,20 @@ def _shrink(x: Any, lambd: Any) -> Any:
     """Move numbers towards 0; what is near it becomes the positive 0."""
     near = torch.where(x.isnan(), x, 0)
     return torch.where(x > lambd, x - lambd, torch.where(x < -lambd, x + lambd, near))
+
+
+def _shift_left(value: Any, amount: Any) -> Any:
+    """Shift, or return 0 for an amount that the type's width does not allow.
+
+    PTX takes only the low 32 bits of an amount of 64.
+    """
+    bits = torch.iinfo(torch.result_type(value, amount)).bits
+    if isinstance(amount, int):
+        is_inside = 0 <= amount < bits
+        return torch.bitwise_left_shift(value, amount) if is_inside else torch.zeros_like(value)
+    is_outside = (amount < 0) | (amount >= bits)
+    shifted = torch.bitwise_left_shift(value, torch.where(is_outside, 0, amount))
+    return torch.where(is_outside, 0, shifted)
 
 
 def _shift_right(first: Any, second: Any) -> Any:
@@ -149,6 +173,10 @@ _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "remainder.Scalar": _take_remainder,
     "remainder.Scalar_Tensor": _take_remainder,
     "remainder.Tensor": _take_remainder,
+    "__lshift__.Scalar": _shift_left,
+    "__lshift__.Tensor": _shift_left,
+    "bitwise_left_shift.Tensor": _shift_left,
+    "bitwise_left_shift.Tensor_Scalar": _shift_left,
     "__rshift__.Scalar": _shift_right,
     "__rshift__.Tensor": _shift_right,
     "bitwise_right_shift.Tensor": _shift_right,

@@ -9,7 +9,7 @@ from tessera_torch import counts, formats, native, sharing
 from tessera_torch.caches import startup
 from tessera_torch.checks.bounds import with_checks
 from tessera_torch.checks.classes import with_bytes
-from tessera_torch.checks.conditions import with_conditions
+from tessera_torch.checks.conditions import with_conditions, with_wide_floats
 from tessera_torch.complexes.elementwise import conjugate
 from tessera_torch.nesting import hide_from_dynamo
 from tessera_torch.operands.out_types import with_out_types
@@ -90,12 +90,14 @@ def register() -> tuple[Any, int]:
             operator = with_bytes(name, with_order(name, Operator(name, names)))
             operator = with_large_windows(name, overload(name), operator)
             operator = with_conditions(name, overload(name), operator)
+            operator = with_wide_floats(name, overload(name), operator)
             operator = with_checks(name, overload(name), with_integers(name, operator))
             operator = with_out_types(name, overload(name), operator)
             operator = hide_from_dynamo(with_alerts(name, overload(name), operator))
             library.impl(name, operator, "CUDA")
             count += 1
         for name, kernel in own.items():
+            kernel = with_wide_floats(name, overload(name), kernel)
             kernel = with_out_types(name, overload(name), kernel)
             kernel = hide_from_dynamo(with_alerts(name, overload(name), kernel))
             library.impl(name, kernel, "CUDA")

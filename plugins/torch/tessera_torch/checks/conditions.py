@@ -218,6 +218,15 @@ def _of_floats(name: str, *allowed: Any) -> Callable[[dict[str, Any]], None]:
     return check
 
 
+def _of_wide_floats(name: str) -> Callable[[dict[str, Any]], None]:
+    def check(values: dict[str, Any]) -> None:
+        for value in values.values():
+            if isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16):
+                raise _not_implemented(name, value)
+
+    return check
+
+
 # Operators that PyTorch has for floating point only on a GPU, although a kernel for integers
 # could be compiled; without their suffixes. Programs and tests rely on the error.
 _OF_FLOATS: Final = (
@@ -264,6 +273,12 @@ _OF_ALL_FORMS: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
     **reductions.CONDITIONS,
     "index_fill": _filled,
 }
+# Of kernels that Tessera has for 16-bit types, and PyTorch's CUDA kernels do not.
+_OF_WIDE_FLOATS: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
+    "histc": _of_wide_floats("histc"),
+    "_cdist_forward": _of_wide_floats("cdist_cuda"),
+    "_ctc_loss": _of_wide_floats("ctc_loss_cuda"),
+}
 
 
 def _of_all_forms(base: str) -> str:
@@ -274,6 +289,17 @@ def with_conditions(name: str, overload: Any, compute: Callable[..., Any]) -> Ca
     """Return an operator that meets PyTorch's conditions first, if it has any."""
     base = name.partition(".")[0]
     condition = _CONDITIONS.get(name) or _OF_ALL_FORMS.get(_of_all_forms(base))
+    return _conditioned(condition, overload, compute)
+
+
+def with_wide_floats(name: str, overload: Any, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operator that refuses 16-bit types if PyTorch's CUDA kernel does."""
+    return _conditioned(_OF_WIDE_FLOATS.get(name.partition(".")[0]), overload, compute)
+
+
+def _conditioned(
+    condition: Callable[[dict[str, Any]], None] | None, overload: Any, compute: Callable[..., Any]
+) -> Callable[..., Any]:
     if condition is None:
         return compute
     names = tuple(argument.name for argument in overload._schema.arguments)

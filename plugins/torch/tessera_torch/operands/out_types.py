@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import torch
 
+from tessera_torch.checks.messages import title
 from tessera_torch.inference import NotInferred, infer
 from tessera_torch.nesting import Nested
+from tessera_torch.operands.rules import OF_ONE_TYPE
 from tessera_torch.signature import Signature
 
 _KEPT: Final = 1024
@@ -75,11 +77,19 @@ class _Checked:
         signature = self._signature
         if signature is None:
             signature = self._signature = Signature(self._overload)
-        if signature.is_pointwise or signature.functional is None:
+        if signature.functional is None:
             return self._compute(*arguments, **keywords)
         full = signature.bind(arguments, keywords)
         targets = signature.targets(full)
-        if not all(isinstance(one, torch.Tensor) for one in targets):
+        if not all(isinstance(target, torch.Tensor) for target in targets):
+            return self._compute(*arguments, **keywords)
+        if signature.is_pointwise:
+            inputs = signature.without_targets(full)
+            has_complex = any(isinstance(x, torch.Tensor) and x.is_complex() for x in inputs)
+            if self._base in OF_ONE_TYPE and not has_complex:
+                self._check_one_type(signature, full, targets)
+            elif not has_complex and targets[0].is_complex():
+                return _widen(signature, inputs, targets[0])
             return self._compute(*arguments, **keywords)
         if self._base in _COMPUTED_IN_TARGET and "dtype" in signature.names:
             if keywords.get("dtype") is None and "dtype" in signature.names[len(arguments) :]:
@@ -94,6 +104,13 @@ class _Checked:
                     f" {_title(target.dtype)} instead"
                 )
         return self._compute(*arguments, **keywords)
+
+    def _check_one_type(
+        self, signature: Signature, full: Sequence[Any], targets: Sequence[Any]
+    ) -> None:
+        for target, dtype in zip(targets, self._infer(signature, full) or (), strict=False):
+            if dtype is not None and target.dtype != dtype:
+                raise RuntimeError(f"Found dtype {title(target.dtype)} but expected {title(dtype)}")
 
     def _infer(self, signature: Signature, full: Sequence[Any]) -> Any:
         """Return the results' types, or None where they are not known."""
@@ -112,6 +129,17 @@ class _Checked:
                 self._types.clear()
             self._types[key] = dtypes
         return self._types[key]
+
+
+def _widen(signature: Signature, inputs: Sequence[Any], target: Any) -> Any:
+    """Compute real numbers, and write them into a tensor of complex numbers."""
+    pairs = list(zip(signature.functional._schema.arguments, inputs, strict=True))
+    positional = [value for argument, value in pairs if not argument.kwarg_only]
+    named = {argument.name: value for argument, value in pairs if argument.kwarg_only}
+    numbers = signature.functional(*positional, **named)
+    if target.shape != numbers.shape:
+        target.resize_(numbers.shape)
+    return target.copy_(numbers)
 
 
 def _kind(one: Any) -> Any:

@@ -91,6 +91,10 @@ class Operands:
 
     def compute(self, arguments: Sequence[Any]) -> Any:
         """Return a result whose steps CUDA's kernel has otherwise than the formula, or None."""
+        if self._operator in ("copy", "_to_copy") and self._result == torch.uint8:
+            source = arguments[self._operator == "copy"]
+            # Triton's conversion to bytes saturates beyond 16 bits; CUDA's keeps the low bits.
+            return source.to(torch.int64).to(torch.uint8) if source.is_floating_point() else None
         if self._operator == "div" and self._result.is_floating_point:
             return self._divide(*arguments[:2])
         exponent = arguments[1] if self._operator == "pow" else None

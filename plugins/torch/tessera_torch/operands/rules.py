@@ -56,8 +56,18 @@ _NOT_PROMOTED: Final = frozenset(
 # Element-wise operators that PyTorch does not tag as such in each of their overloads.
 ALSO_ELEMENTWISE: Final = frozenset({"fill", "copy", "masked_fill", "rsub"})
 
-# Operators that are no loops over elements, but compare operands with their loops.
-ALSO_PROMOTED: Final = frozenset({"isin"})
+# Operators that are compiled as a whole, but whose operands CUDA's loops take.
+ALSO_PROMOTED: Final = frozenset({"isin", "floor_divide"})
+
+# Element-wise operators that write into tensors of exactly one type: PyTorch's build_unary_op of
+# TensorIterator.cpp and other loops that check for equal types. Its CPU operators were probed.
+OF_ONE_TYPE: Final = frozenset(
+    {
+        *("abs", "ceil", "floor", "round", "trunc", "frac", "neg", "sgn", "sign", "bitwise_not"),
+        *("gelu", "elu", "celu", "hardshrink", "hardsigmoid", "hardtanh", "leaky_relu", "mish"),
+        *("relu", "silu", "softplus", "softshrink", "nan_to_num", "lerp"),
+    }
+)
 
 # Operators that PyTorch computes for 8-bit floats on a GPU (CompareEQKernel.cu, Copy.cu,
 # TensorCompare.cu, FillKernel.cu, and masked_fill of IndexKernel.cu).

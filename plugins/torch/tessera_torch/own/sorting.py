@@ -235,6 +235,12 @@ def _kthvalue_values(
     return _into((values, indices), _kthvalue(self, k, dim, keepdim))
 
 
+def _mode_values(
+    self: Any, dim: int = -1, keepdim: bool = False, *, values: Any, indices: Any
+) -> Any:
+    return _into((values, indices), _mode(self, dim, keepdim))
+
+
 KERNELS: Final = {
     "sort": sort_plain,
     "sort.stable": _sort_stable,
@@ -247,4 +253,5 @@ KERNELS: Final = {
     "nanmedian": _nanmedian,
     "nanmedian.dim_values": _nanmedian_values,
     "mode": _mode,
+    "mode.values": _mode_values,
 }

@@ -45,3 +45,12 @@ def test_floor_division_by_a_number_is_no_multiplication():
 def test_a_reversed_subtraction_of_tensors_is_element_wise():
     # PyTorch tags only the overload of a tensor and a number.
     assert "rsub" in rules.ALSO_ELEMENTWISE
+
+
+def test_a_floor_division_loads_its_operands_as_a_loop_does():
+    assert "floor_divide" in rules.ALSO_PROMOTED
+
+
+def test_loops_of_one_type_are_not_those_that_convert_their_result():
+    assert {"abs", "neg", "floor", "silu"} <= rules.OF_ONE_TYPE
+    assert not {"exp", "add", "eq", "copy"} & rules.OF_ONE_TYPE
