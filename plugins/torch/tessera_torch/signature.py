@@ -5,13 +5,14 @@ from typing import Any
 
 import torch
 
-from tessera_torch.operands.rules import ALSO_ELEMENTWISE
 from tessera_torch.replay.key import ALPHA, CONSTANT, RUN_TIME
 
 # Numbers that decide how PyTorch computes; a kernel for each value.
 _CONSTANT = frozenset(
     {"pow.Tensor_Scalar", "pow_.Scalar", "pow.Tensor_Scalar_out", "clamp", "clamp_"}
 )
+# PyTorch does not tag each of their overloads as element-wise.
+_ALSO_POINTWISE = frozenset({"aten::fill", "aten::copy", "aten::masked_fill", "aten::rsub"})
 _NUMBER_TYPES = frozenset({"number", "Scalar"})
 _SCALED = frozenset({"aten::add", "aten::sub"})  # their alpha multiplies the second operand
 
@@ -162,13 +163,9 @@ def _tensor_overload(function: Any, position: int) -> Any:
     return None
 
 
-def _is_named_pointwise(schema: Any) -> bool:
-    return schema.name.partition("::")[2] in ALSO_ELEMENTWISE
-
-
 def _is_pointwise(function: Any) -> bool:
     tags = function.tags
-    is_tagged = torch.Tag.pointwise in tags or _is_named_pointwise(function._schema)
+    is_tagged = torch.Tag.pointwise in tags or function._schema.name in _ALSO_POINTWISE
     if not is_tagged or torch.Tag.nondeterministic_seeded in tags:
         return False
     if any("List" in str(a.type) and "Tensor" in str(a.type) for a in function._schema.arguments):

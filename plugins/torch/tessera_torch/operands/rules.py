@@ -53,9 +53,6 @@ _NOT_PROMOTED: Final = frozenset(
     }
 )
 
-# Element-wise operators that PyTorch does not tag as such in each of their overloads.
-ALSO_ELEMENTWISE: Final = frozenset({"fill", "copy", "masked_fill", "rsub"})
-
 # Operators that are compiled as a whole, but whose operands CUDA's loops take.
 ALSO_PROMOTED: Final = frozenset({"isin", "floor_divide"})
 

@@ -42,11 +42,6 @@ def test_floor_division_by_a_number_is_no_multiplication():
     assert not rules.multiplies_by_reciprocal("floor")
 
 
-def test_a_reversed_subtraction_of_tensors_is_element_wise():
-    # PyTorch tags only the overload of a tensor and a number.
-    assert "rsub" in rules.ALSO_ELEMENTWISE
-
-
 def test_a_floor_division_loads_its_operands_as_a_loop_does():
     assert "floor_divide" in rules.ALSO_PROMOTED
 
