@@ -1,5 +1,8 @@
-"""Slice groups: version 1 on the kernel itself, version 2 against a recorded tree."""
+"""Slice groups: version 1 on the kernel itself, version 2 against a recorded tree. On the kernel,
+version 2 is tested by ``tests/integration/gpud/test_gpud_cgroup2.py``.
+"""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -8,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.gpud.limits.cgroups import v1 as v1_module
+from vgpu_sim.gpud.limits.cgroups import joining, v1 as v1_module
 from vgpu_sim.gpud.limits.cgroups.base import (
     BASE_OVERHEAD_BYTES,
     CONTEXT_OVERHEAD_BYTES,
@@ -151,6 +154,20 @@ def test_v2_delegates_then_limits(v2_tree):
     assert groups.existing() == {uuid}
 
 
+def test_v2_sets_no_limit_below_the_memory_in_use(v2_tree):
+    groups = CgroupsV2(v2_tree, "tessera", cpu_count=2)
+    uuid = new_instance_uuid()
+    leaf = v2_tree / "tessera" / uuid
+    leaf.mkdir()
+    used_bytes = SHARE.memory_limit_bytes(1) + 4096
+    (leaf / "memory.current").write_text(f"{used_bytes}\n")
+    groups.prepare(uuid, SHARE, contexts=1)
+    assert int((leaf / "memory.max").read_text()) == used_bytes
+    (leaf / "memory.current").write_text("4096\n")
+    groups.prepare(uuid, SHARE, contexts=1)
+    assert int((leaf / "memory.max").read_text()) == SHARE.memory_limit_bytes(1)
+
+
 def test_v2_makes_the_parent_again_that_another_gpud_has_removed(v2_tree):
     groups = CgroupsV2(v2_tree, "tessera", cpu_count=2)
     shutil.rmtree(v2_tree / "tessera")  # rmdir removes the kernel's files with the directory
@@ -173,6 +190,41 @@ def test_v2_without_the_memory_controller_says_so(v2_tree):
     isolation = detect(2, v2_tree).isolation
     assert not isolation.enforced
     assert "memory" in isolation.reason
+
+
+class Refusing:
+    """Groups that can be created, but not joined. ``groups`` are those that exist."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.groups = file, ["parent"]
+
+    def prepare(self, uuid, share, contexts):
+        self.groups.append(uuid)
+
+    def procs_files(self, uuid):
+        return (str(self.file),)
+
+    def remove(self, uuid):
+        self.groups.remove(uuid)
+
+    def remove_parent(self):
+        self.groups.remove("parent")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_groups_that_no_process_can_join_say_so(tmp_path, monkeypatch, exists):
+    file = tmp_path / "cgroup.procs"
+    if exists:
+        file.write_text("")
+
+    def refuse(path, *_arguments, **_options):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+
+    monkeypatch.setattr(Path, "write_text", refuse)  # as the kernel does across namespaces
+    slices = Refusing(file)
+    with pytest.raises(OSError, match="nsdelegate" if exists else "No such file"):
+        joining.check(slices)
+    assert slices.groups == []
 
 
 def test_groups_that_may_not_be_made_say_so(tmp_path):

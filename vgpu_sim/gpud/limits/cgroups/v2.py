@@ -1,10 +1,14 @@
 """Control groups version 2, which has one tree for all controllers.
 
-This module is tested against a recorded tree only; it has not yet run on a machine with version
-2. Only leaf groups may contain processes. The controllers are therefore enabled down to the
-parent group, and workers join its children.
+Only leaf groups may contain processes. The controllers are therefore enabled down to the parent
+group, and workers join its children. ``make test-cgroup2`` runs this on a kernel with version 2
+(ADR 216).
+
+In version 2, a limit below the memory in use ends processes of the group at once, where version 1
+refuses the limit. A limit is therefore never set below the memory in use.
 """
 
+import errno
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,7 +30,8 @@ class CgroupsV2:
         available = (root / "cgroup.controllers").read_text(encoding="ascii").split()
         missing = [name for name in CONTROLLERS if name not in available]
         if missing:
-            raise FileNotFoundError(f"{root} does not offer the controllers {' '.join(missing)}")
+            reason = f"the group does not offer the controllers {' '.join(missing)}"
+            raise OSError(errno.ENOENT, reason, str(root))
         self._parent = root / parent
         self._cpu_count = cpu_count
         self._make_parent()
@@ -48,7 +53,8 @@ class CgroupsV2:
         ):  # another gpud of this machine removed the empty parent as it ended
             self._make_parent()
             group.mkdir(exist_ok=True)
-        _write(group / "memory.max", share.memory_limit_bytes(contexts))
+        limit_bytes = share.memory_limit_bytes(contexts)
+        _write(group / "memory.max", max(limit_bytes, _memory_in_use_bytes(group)))
         _write(group / "memory.swap.max", 0)
         weight = _WEIGHT_OF_ONE_CPU * share.cpu_count * share.sm_count // share.board_sm_count
         _write(group / "cpu.weight", min(_HEAVIEST, max(1, weight)))
@@ -57,9 +63,12 @@ class CgroupsV2:
 
     def _make_parent(self) -> None:
         self._parent.mkdir(exist_ok=True)
-        wanted = " ".join(f"+{name}" for name in CONTROLLERS)
-        for group in (self._parent.parent, self._parent):
-            (group / "cgroup.subtree_control").write_text(wanted, encoding="ascii")
+        try:
+            for group in (self._parent.parent, self._parent):
+                _enable_controllers(group)
+        except OSError:
+            self.remove_parent()
+            raise
         _write(self._parent / "cpu.weight", min(_HEAVIEST, self._cpu_count * _WEIGHT_OF_ONE_CPU))
 
     def procs_files(self, uuid: InstanceUuid) -> tuple[str, ...]:
@@ -72,8 +81,11 @@ class CgroupsV2:
         """Return the pids in the slice's group."""
         try:
             text = (self._parent / uuid / "cgroup.procs").read_text(encoding="ascii")
-        except FileNotFoundError:
-            return frozenset()
+        except OSError as err:
+            # ENODEV: the group was removed after the file was opened
+            if err.errno in (errno.ENOENT, errno.ENODEV):
+                return frozenset()
+            raise
         return frozenset(map(int, text.split()))
 
     def shared_bytes(self, uuid: InstanceUuid) -> int:
@@ -94,6 +106,27 @@ class CgroupsV2:
         """
         with suppress(OSError):
             remove_group(self._parent)
+
+
+def _enable_controllers(group: Path) -> None:
+    """Let a group's children have the controllers. Raises OSError, with the reason if the group
+    contains processes: then the kernel enables nothing ("no internal process constraint").
+    """
+    file = group / "cgroup.subtree_control"
+    try:
+        file.write_text(" ".join(f"+{name}" for name in CONTROLLERS), encoding="ascii")
+    except OSError as err:
+        if err.errno != errno.EBUSY:
+            raise
+        reason = "the group contains processes, so its children cannot have controllers"
+        raise OSError(errno.EBUSY, reason, str(group)) from err
+
+
+def _memory_in_use_bytes(group: Path) -> int:
+    try:
+        return int((group / "memory.current").read_text(encoding="ascii"))
+    except FileNotFoundError:  # the group was removed: writing its limit reports that
+        return 0
 
 
 def _write(file: Path, value: int) -> None:
