@@ -27,7 +27,7 @@ export TESSERA_ROTATION := $(shell expr $$(date +%s) / 86400)
 endif
 
 help: ## list these verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: venv ## kind cluster, images, chart and samples; then a verified CUDA program in a pod
 	@deploy/kind/up
@@ -99,6 +99,10 @@ soak: venv ## what `make test` leaves out for its length: more restarts, more st
 
 test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12 || $(PYTEST) --failed-alone
+
+test-cgroup2: venv ## limits of slices on a kernel with cgroup v2, in a virtual machine (needs qemu-system-x86 and apt; slow without KVM)
+	@PYTHONPATH=tests $(BIN)/python -m support.tools.machine $(BIN)/python -m pytest -v -p no:cacheprovider \
+	  tests/integration/gpud/test_gpud_cgroup2.py
 
 test-cost: venv ## what the last run of all tests took: CPU seconds per room, beside their budgets
 	@PYTHONPATH=tests $(BIN)/python -m support.watches.cost_of_tests
@@ -206,4 +210,4 @@ venv: .venv/.installed
 	@$(INSTALL_PACKAGES) --no-build-isolation -e '.[operator,plugin,console]' --group dev
 	@touch $@
 
-.PHONY: test-preflight dist packages release docs help hooks demo test test-waiting test-nodes test-lanes test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
+.PHONY: test-preflight dist packages release docs help hooks demo test test-waiting test-nodes test-lanes test-cluster soak test-quick test-cgroup2 conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
