@@ -40,10 +40,13 @@ def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> An
 
 @dataclass
 class Gpud:
-    """A gpud process; ``options`` are added to its command line."""
+    """A gpud process. ``options`` are added to its command line, which begins with ``prefix``: a
+    command that executes another one.
+    """
 
     root: Path
     options: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,7 +66,10 @@ class Gpud:
         )
         with (self.root / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                arguments, env=python_process.module_environment(), stderr=log, stdout=log
+                [*self.prefix, *arguments],
+                env=python_process.module_environment(),
+                stderr=log,
+                stdout=log,
             )
         wait_until(self._serves)
         return self
@@ -108,7 +114,7 @@ class Gpud:
 
 
 @contextlib.contextmanager
-def gpud(*options: str, token: bytes | None = None) -> Iterator[Gpud]:
+def gpud(*options: str, token: bytes | None = None, prefix: tuple[str, ...] = ()) -> Iterator[Gpud]:
     """Run a gpud in a new directory (its name is short, because sockets are in it); clean up
     afterwards.
     """
@@ -117,7 +123,7 @@ def gpud(*options: str, token: bytes | None = None) -> Iterator[Gpud]:
         if token is not None:
             (root / "token").write_text(token.hex())
             options = ("--token", str(root / "token"), *options)
-        with _running(Gpud(root, options)) as made:
+        with _running(Gpud(root, options, prefix)) as made:
             yield made
 
 
