@@ -46,10 +46,15 @@ def _join(procs_files: tuple[str, ...]) -> None:
     with subprocess.Popen(_WAITING_PROGRAM, stdin=subprocess.PIPE) as process:
         try:
             for file in procs_files:
-                Path(file).write_text(str(process.pid), encoding="ascii")
-        except OSError as err:
-            if err.errno == errno.ENOENT and Path(file).exists():
-                raise OSError(errno.ENOENT, NOT_FROM_THIS_NAMESPACE, file) from err
-            raise
+                _write(Path(file), process.pid)
         finally:
             process.kill()
+
+
+def _write(file: Path, pid: int) -> None:
+    try:
+        file.write_text(str(pid), encoding="ascii")
+    except OSError as err:
+        if err.errno == errno.ENOENT and file.exists():
+            raise OSError(errno.ENOENT, NOT_FROM_THIS_NAMESPACE, str(file)) from err
+        raise
