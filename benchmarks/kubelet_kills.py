@@ -1,0 +1,128 @@
+"""``python -m benchmarks.kubelet_kills``: pods that fail when ``tessera-kubelet`` is killed.
+
+A queue of pods waits for slices of one node of a kind cluster, and the process that serves the
+kubelet is killed there again and again. Each pod runs for a second, so that the kubelet admits pods
+all the time. The period at which the kubelet reports the node's status is printed, because until
+its next report the scheduler sends pods to slices that the kubelet has marked unhealthy.
+
+Requires a configuration for the cluster (KUBECONFIG), and docker for the node.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from typing import Any
+
+from kubernetes import client, config
+
+RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
+IMAGE = "tessera.local/tessera-sample:demo"
+_NAMESPACE = "default"
+_LABEL = "tessera.dev/benchmark"
+_PROCESS = "tessera-kubelet"
+_LOOK_S = 0.2
+_SETTLE_S = 10.0
+
+
+class Queue:
+    """Pods that wait for slices of a node, and the outcomes of those that have ended."""
+
+    def __init__(self, core: client.CoreV1Api, node: str, length: int) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self._core = core
+        self._node = node
+        self._length = length
+        self._run = uuid.uuid4().hex[:6]
+        self._created = 0
+
+    def refill(self) -> None:
+        """Count and delete the pods that have ended, and create as many as the queue lacks."""
+        waiting = 0
+        for pod in self._pods():
+            status = pod.status
+            if pod.metadata.deletion_timestamp is None and status.phase in ("Succeeded", "Failed"):
+                succeeded = status.phase == "Succeeded"
+                outcome = "Succeeded" if succeeded else f"{status.reason}: {status.message}"
+                self.outcomes[outcome] += 1
+                self._delete(pod.metadata.name)
+            waiting += pod.spec.node_name is None
+        for _ in range(self._length - waiting):
+            self._create()
+
+    def delete_all(self) -> None:
+        """Delete the pods that are left."""
+        for pod in self._pods():
+            self._delete(pod.metadata.name)
+
+    def _pods(self) -> list[Any]:
+        selector = f"{_LABEL}={self._run}"
+        pods: list[Any] = self._core.list_namespaced_pod(_NAMESPACE, label_selector=selector).items
+        return pods
+
+    def _delete(self, name: str) -> None:
+        self._core.delete_namespaced_pod(name, _NAMESPACE, grace_period_seconds=0)
+
+    def _create(self) -> None:
+        self._created += 1
+        name = f"bench-{self._run}-{self._created}"
+        container = {
+            "name": "main",
+            "image": IMAGE,
+            "command": ["sleep", "1"],
+            "resources": {"limits": {RESOURCE: "1"}},
+        }
+        spec = {
+            "restartPolicy": "Never",
+            "nodeSelector": {"kubernetes.io/hostname": self._node},
+            "containers": [container],
+        }
+        metadata = {"name": name, "labels": {_LABEL: self._run}}
+        self._core.create_namespaced_pod(_NAMESPACE, {"metadata": metadata, "spec": spec})
+
+
+def status_period(core: client.CoreV1Api, node: str) -> str:
+    """Return the kubelet's ``nodeStatusUpdateFrequency``."""
+    text = core.connect_get_node_proxy_with_path(node, "configz", _preload_content=False).data
+    period: str = json.loads(text)["kubeletconfig"]["nodeStatusUpdateFrequency"]
+    return period
+
+
+def main() -> int:
+    """Exit status: 0 if at most one of 100 pods failed, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kubelet_kills", description=__doc__)
+    parser.add_argument("--node", default="tessera-worker", help="the node, a container of docker")
+    parser.add_argument("--kills", type=int, default=10, help="how often (default: %(default)s)")
+    parser.add_argument("--every", type=float, default=10.0, help="seconds between two kills")
+    parser.add_argument("--queue", type=int, default=30, help="pods that wait (%(default)s)")
+    options = parser.parse_args()
+    config.load_kube_config()
+    core = client.CoreV1Api()
+    period = status_period(core, options.node)
+    print(f"{options.node}: nodeStatusUpdateFrequency {period}", flush=True)
+    queue = Queue(core, options.node, options.queue)
+    kill = ["docker", "exec", options.node, "pkill", "-KILL", "-x", _PROCESS]
+    try:
+        kills, next_kill = 0, time.monotonic() + options.every
+        end = next_kill + (options.kills - 1) * options.every + _SETTLE_S
+        while (now := time.monotonic()) < end:
+            queue.refill()
+            if kills < options.kills and now >= next_kill:
+                subprocess.run(kill, check=True)
+                kills, next_kill = kills + 1, next_kill + options.every
+            time.sleep(_LOOK_S)
+    finally:
+        queue.delete_all()
+    total = queue.outcomes.total()
+    failed = total - queue.outcomes["Succeeded"]
+    print(f"{kills} kills, {total} pods, {failed} failed")
+    for outcome, count in queue.outcomes.most_common():
+        print(f"{count:5} {outcome}")
+    return 0 if total and failed * 100 <= total else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
