@@ -46,16 +46,16 @@ class Stack:
 
 def draw_causes(stacks: Sequence[Stack], label: str = "") -> Element:
     """Return the bars of some stacks on one scale, and the legend of their causes."""
-    names = list(dict.fromkeys(cause for one in stacks for cause in one.parts))
+    names = list(dict.fromkeys(cause for stack in stacks for cause in stack.parts))
     scale = (WIDTH - _LEFT - _RIGHT) / max(map(_right_end, stacks), default=1)
     parts: list[Element] = []
-    for place, one in enumerate(stacks):
-        parts += _bar(one, names, place * _ROW + 6, scale)
+    for place, stack in enumerate(stacks):
+        parts += _bar(stack, names, place * _ROW + 6, scale)
     top = len(stacks) * _ROW + 14
     single = stacks[0] if len(stacks) == 1 else None
     entries = list(_legend(names, single, top))
     rows = (len(names) + 1) // 2
-    words = label or "; ".join(one.label for one in stacks)
+    words = label or "; ".join(stack.label for stack in stacks)
     return element(
         "svg",
         *parts,
@@ -67,30 +67,30 @@ def draw_causes(stacks: Sequence[Stack], label: str = "") -> Element:
     )
 
 
-def _right_end(one: Stack) -> float:
-    positive = sum(value for value in one.parts.values() if value > 0)
-    return max(positive, one.total, one.interval[1] if one.interval else 0, 1e-9)
+def _right_end(stack: Stack) -> float:
+    positive = sum(value for value in stack.parts.values() if value > 0)
+    return max(positive, stack.total, stack.interval[1] if stack.interval else 0, 1e-9)
 
 
-def _bar(one: Stack, names: Sequence[str], top: float, scale: float) -> Iterator[Element]:
-    name = shorten(one.name, 20)
+def _bar(stack: Stack, names: Sequence[str], top: float, scale: float) -> Iterator[Element]:
+    name = shorten(stack.name, 20)
     yield element("text", name, class_="row", x=_LEFT - 8, y=top + 15)
     at = float(_LEFT)
     # Negative causes come last: they lead back from the sum of the others to the total.
-    for cause, value in sorted(one.parts.items(), key=lambda row: row[1] < 0):
+    for cause, value in sorted(stack.parts.items(), key=lambda row: row[1] < 0):
         if not value:
             continue
         width = abs(value) * scale
-        left = at if value > 0 else at - width
+        x = at if value > 0 else at - width
         at += value * scale
         number = names.index(cause)
         colour = _colour(number) if value > 0 else "less"
-        words = f"{cause}: {value:.4g} {one.unit} ({_percent(value, one)})"
+        words = f"{cause}: {value:.4g} {stack.unit} ({_percent(value, stack)})"
         rect = element(
             "rect",
             element("title", words),
             class_=f"part {colour}",
-            x=left,
+            x=x,
             y=top,
             width=max(width, 0.4),
             height=_BAR,
@@ -101,33 +101,35 @@ def _bar(one: Stack, names: Sequence[str], top: float, scale: float) -> Iterator
                 "text",
                 str(number + 1),
                 class_=f"in{_round(number)}",
-                x=left + width / 2,
+                x=x + width / 2,
                 y=top + _BAR / 2 + 4,
             )
     end = max(at, _LEFT)
-    if one.interval is not None:
-        low, high = (_LEFT + value * scale for value in one.interval)
+    if stack.interval is not None:
+        low, high = (_LEFT + value * scale for value in stack.interval)
         middle = top + _BAR + 6
         shape = f"M{low:.1f} {middle - 4}v8M{high:.1f} {middle - 4}v8M{low:.1f} {middle}H{high:.1f}"
-        yield element("path", element("title", f"interval{one.within}"), class_="whisker", d=shape)
+        yield element(
+            "path", element("title", f"interval{stack.within}"), class_="whisker", d=shape
+        )
         end = max(end, high)
-    total = f"{one.total:.4g} {one.unit}"
+    total = f"{stack.total:.4g} {stack.unit}"
     yield element("text", total, class_="total", x=end + 8, y=top + 15)
 
 
 def _legend(names: Sequence[str], single: Stack | None, top: float) -> Iterator[Element]:
     rows = (len(names) + 1) // 2
     for number, name in enumerate(names):
-        left = 8 + (number // rows) * WIDTH / 2
+        x = 8 + (number // rows) * WIDTH / 2
         y = top + (number % rows) * _LINE
         value = None if single is None else single.parts[name]
         colour = _colour(number) if value is None or value >= 0 else "less"
-        yield element("rect", class_=f"part {colour}", x=left, y=y, width=14, height=12)
+        yield element("rect", class_=f"part {colour}", x=x, y=y, width=14, height=12)
         text = f"{number + 1}  {shorten(name, 34)}"
-        yield element("text", text, class_="key", x=left + 20, y=y + 10)
+        yield element("text", text, class_="key", x=x + 20, y=y + 10)
         if single is not None and value is not None:
             words = f"{value:.4g} {single.unit}  {_percent(value, single)}"
-            yield element("text", words, class_="row", x=left + WIDTH / 2 - 20, y=y + 10)
+            yield element("text", words, class_="row", x=x + WIDTH / 2 - 20, y=y + 10)
 
 
 def _colour(number: int) -> str:
@@ -139,5 +141,5 @@ def _round(number: int) -> str:
     return ("", " again", " third", " fourth")[min(number // COLOURS, 3)]
 
 
-def _percent(value: float, one: Stack) -> str:
-    return f"{100 * value / one.total:.1f} %" if one.total else "-"
+def _percent(value: float, stack: Stack) -> str:
+    return f"{100 * value / stack.total:.1f} %" if stack.total else "-"

@@ -101,7 +101,10 @@ def make_table(
         element(
             "table",
             element("caption", caption, class_="hidden"),
-            element("thead", element("tr", *(cell("th", *one) for one in enumerate(head)))),
+            element(
+                "thead",
+                element("tr", *(cell("th", *numbered_title) for numbered_title in enumerate(head))),
+            ),
             element("tbody", *body),
             class_="figures",
         ),

@@ -50,12 +50,12 @@ def element(tag: str, *children: Element | str | None, **attributes: Value) -> E
     In an attribute's name, ``_`` stands for ``-``, and a last ``_`` for nothing: ``class_``,
     ``aria_label``.
     """
-    given = tuple(
+    attribute_pairs = tuple(
         (name.removesuffix("_").replace("_", "-"), format_value(value))
         for name, value in attributes.items()
         if value is not None
     )
-    return Element(tag, given, tuple(one for one in children if one is not None))
+    return Element(tag, attribute_pairs, tuple(child for child in children if child is not None))
 
 
 def escape_text(text: str) -> str:
@@ -63,9 +63,9 @@ def escape_text(text: str) -> str:
     return escape(replace_unprintable(text, _BLANKS))
 
 
-def replace_unprintable(text: str, kept: str = "") -> str:
-    """Replace controls, direction marks and what else does not print, except ``kept``."""
-    return "".join(c if c.isprintable() or c in kept else _MARK for c in text)
+def replace_unprintable(text: str, exempt_chars: str = "") -> str:
+    """Replace controls, direction marks and what else does not print, except ``exempt_chars``."""
+    return "".join(c if c.isprintable() or c in exempt_chars else _MARK for c in text)
 
 
 def format_value(value: str | float) -> str:
@@ -75,9 +75,9 @@ def format_value(value: str | float) -> str:
     return f"{round(value, 1):.10g}"
 
 
-def shorten(text: str, most: int) -> str:
-    """Return a text of at most ``most`` characters; its middle is left out."""
-    if len(text) <= most:
+def shorten(text: str, max_length: int) -> str:
+    """Return a text of at most ``max_length`` characters; its middle is left out."""
+    if len(text) <= max_length:
         return text
-    half = (most - 1) // 2
+    half = (max_length - 1) // 2
     return f"{text[:half]}…{text[len(text) - half :]}"

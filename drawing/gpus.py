@@ -121,13 +121,13 @@ def _draw_box(box: Box, picture: GpuPicture, look: str, href: str, marked: bool)
             "rect",
             class_=f"s {look}{' marked' * marked}",
             fill=fill,
-            x=one.x,
-            y=one.y,
-            width=one.width,
-            height=one.height,
+            x=rect.x,
+            y=rect.y,
+            width=rect.width,
+            height=rect.height,
             rx=2,
         )
-        for one in (memory, compute)
+        for rect in (memory, compute)
     )
     text = None
     if memory.width > _READABLE[0] and memory.height > _READABLE[1]:

@@ -37,9 +37,9 @@ class Row:
 
 def draw_listing(rows: Sequence[Row], cost: str) -> Element:
     """Return the first 2,000 rows of a listing; ``cost`` is the title of the last column."""
-    shown = rows[:MOST_ROWS]
-    most = max((one.cost for one in shown), default=0.0)
-    with_text = any(one.text for one in shown)
+    drawn_rows = rows[:MOST_ROWS]
+    max_cost = max((row.cost for row in drawn_rows), default=0.0)
+    with_text = any(row.text for row in drawn_rows)
     columns = (_PLACE, *((_TEXT,) if with_text else ()), *_CODE)
     starts = list(accumulate((width for _, width, _ in columns), initial=8))
     wide = starts[-1] + _BAR + 10
@@ -49,24 +49,24 @@ def draw_listing(rows: Sequence[Row], cost: str) -> Element:
         for head, x in zip(heads, starts, strict=True)
     ]
     parts.append(element("path", class_="tick", d=f"M8 24H{wide - 8}"))
-    for place, one in enumerate(shown):
+    for place, row in enumerate(drawn_rows):
         y = _TOP + place * _LINE + 8
-        number = str(one.number) if one.number else ""
-        text = (one.text,) if with_text else ()
-        cells = (one.source, *text, number, one.ptx, one.instruction)
+        number = str(row.number) if row.number else ""
+        text = (row.text,) if with_text else ()
+        cells = (row.source, *text, number, row.ptx, row.instruction)
         for cell, x, (_, _, most_letters) in zip(cells, starts, columns, strict=False):
             if cell:
                 words = element("text", shorten(cell, most_letters), class_="code", x=x, y=y)
                 parts.append(words)
-        if one.cost > 0 and most > 0:
-            words = element("title", f"{one.cost:g}")
-            size = {"width": max(one.cost / most * _BAR, 1), "height": _LINE - 5}
+        if row.cost > 0 and max_cost > 0:
+            words = element("title", f"{row.cost:g}")
+            size = {"width": max(row.cost / max_cost * _BAR, 1), "height": _LINE - 5}
             parts.append(element("rect", words, class_="part c0", x=starts[-1], y=y - 9, **size))
-    if len(rows) > len(shown):
-        y = _TOP + len(shown) * _LINE + 8
-        left = f"{len(rows) - len(shown)} more lines are not drawn"
-        parts.append(element("text", left, class_="key", x=8, y=y))
-    high = _TOP + (len(shown) + 1) * _LINE + 4
+    if len(rows) > len(drawn_rows):
+        y = _TOP + len(drawn_rows) * _LINE + 8
+        omission_note = f"{len(rows) - len(drawn_rows)} more lines are not drawn"
+        parts.append(element("text", omission_note, class_="key", x=8, y=y))
+    high = _TOP + (len(drawn_rows) + 1) * _LINE + 4
     return element(
         "svg",
         *parts,
@@ -80,14 +80,17 @@ def draw_listing(rows: Sequence[Row], cost: str) -> Element:
 def listing_lines(rows: Sequence[Row], columns: int) -> Iterator[Line]:
     """Yield the listing as lines of text that fit ``columns``, each line of the source first."""
     bar = max(columns // 10, 4)
-    each = max((columns - 6 - bar - 4) // 2, 8)
-    most = max((one.cost for one in rows), default=0.0)
-    for one in rows:
-        if one.text:
-            words = shorten(f"{one.source}  {terminal.clean(one.text)}", max(columns, 8))
+    column_width = max((columns - 6 - bar - 4) // 2, 8)
+    max_cost = max((row.cost for row in rows), default=0.0)
+    for row in rows:
+        if row.text:
+            words = shorten(f"{row.source}  {terminal.clean(row.text)}", max(columns, 8))
             yield (Span(words, "yellow"),)
-        number = f"{one.number:>5}" if one.number else "     "
-        ptx = shorten(terminal.clean(one.ptx), each)
-        code = shorten(terminal.clean(one.instruction), each)
-        cost = terminal.draw_bar(one.cost, most, bar)
-        yield (Span(f"{number} {ptx:<{each}}  {code:<{each}}  "), Span(cost, "blue"))
+        number = f"{row.number:>5}" if row.number else "     "
+        ptx = shorten(terminal.clean(row.ptx), column_width)
+        code = shorten(terminal.clean(row.instruction), column_width)
+        cost = terminal.draw_bar(row.cost, max_cost, bar)
+        yield (
+            Span(f"{number} {ptx:<{column_width}}  {code:<{column_width}}  "),
+            Span(cost, "blue"),
+        )

@@ -69,9 +69,10 @@ class Network:
     def label(self) -> str:
         """Return the network in words."""
         devices = [
-            f"{one.name} below switch {one.switch} of NUMA node {one.numa}" for one in self.devices
+            f"{device.name} below switch {device.switch} of NUMA node {device.numa}"
+            for device in self.devices
         ]
-        devices += [f"{one.name} at a place that is not stated" for one in self.unplaced]
+        devices += [f"{device.name} at a place that is not stated" for device in self.unplaced]
         return f"{self.name}: {self.nvlinks}; {'; '.join(devices)}"
 
     @property
@@ -87,21 +88,23 @@ class Network:
 def draw_network(network: Network) -> Element:
     """Return the drawing: NUMA nodes above, then switches, devices, and NVLinks below them."""
     devices = network.devices[:MOST_DEVICES]
-    order = sorted(devices, key=lambda one: (one.numa, one.switch, one.kind != "gpu", one.name))
+    order = sorted(
+        devices, key=lambda device: (device.numa, device.switch, device.kind != "gpu", device.name)
+    )
     columns: dict[Device, float] = {}
     at = float(_PAD)
     previous: Device | None = None
-    for one in order:
-        if previous is not None and previous.switch != one.switch:
+    for device in order:
+        if previous is not None and previous.switch != device.switch:
             at += _GAP
-        if previous is not None and previous.numa != one.numa:
+        if previous is not None and previous.numa != device.numa:
             at += 3 * _GAP
-        columns[one] = at
+        columns[device] = at
         at += _DEVICE + _GAP
-        previous = one
+        previous = device
     loose: dict[Device, float] = {}
-    for place, one in enumerate(network.unplaced[: MOST_DEVICES - len(devices)]):
-        loose[one] = at + 3 * _GAP * bool(columns) + place * (_DEVICE + _GAP)
+    for place, device in enumerate(network.unplaced[: MOST_DEVICES - len(devices)]):
+        loose[device] = at + 3 * _GAP * bool(columns) + place * (_DEVICE + _GAP)
     if loose:
         at = max(loose.values()) + _DEVICE + _GAP
     width = max(at + _PAD - _GAP + (_LABEL if network.loads else 0), 420)
@@ -130,78 +133,78 @@ def network_lines(network: Network, columns: int) -> Iterator[Line]:
     """Yield the devices as a tree of text: NUMA nodes, switches, devices."""
     yield from ((Span(line, bold=True),) for line in textwrap.wrap(network.name, columns))
     yield from textwrap.wrap(network.nvlinks, columns)
-    order = sorted(network.devices, key=lambda one: (one.numa, one.switch))
+    order = sorted(network.devices, key=lambda device: (device.numa, device.switch))
     numa, switch = -1, -1
-    for one in order:
-        if one.numa != numa:
-            numa, switch = one.numa, -1
+    for device in order:
+        if device.numa != numa:
+            numa, switch = device.numa, -1
             yield f"NUMA {numa}"
-        if one.switch != switch:
-            switch = one.switch
+        if device.switch != switch:
+            switch = device.switch
             yield f"└─ PCIe switch {switch}"
-        colour = "red" if one.is_sick else "green" if one.kind == "gpu" else "yellow"
-        yield (Span("   └─ "), Span(one.name, colour), Span(f"  {one.more}"))
-    for one in network.unplaced:
-        yield (Span(one.name, "yellow"), Span("  at a place that is not stated"))
+        colour = "red" if device.is_sick else "green" if device.kind == "gpu" else "yellow"
+        yield (Span("   └─ "), Span(device.name, colour), Span(f"  {device.more}"))
+    for device in network.unplaced:
+        yield (Span(device.name, "yellow"), Span("  at a place that is not stated"))
 
 
 def _spans(columns: dict[Device, float], key: str) -> dict[tuple[int, int], tuple[float, float]]:
-    found: dict[tuple[int, int], tuple[float, float]] = {}
-    for one, left in columns.items():
-        group = (one.numa, one.switch if key == "switch" else -1)
-        start, end = found.get(group, (left, left))
-        found[group] = (min(start, left), max(end, left + _DEVICE))
-    return found
+    spans: dict[tuple[int, int], tuple[float, float]] = {}
+    for device, x in columns.items():
+        group = (device.numa, device.switch if key == "switch" else -1)
+        start, end = spans.get(group, (x, x))
+        spans[group] = (min(start, x), max(end, x + _DEVICE))
+    return spans
 
 
-def _box(kind: str, left: float, top: float, width: float, height: float, text: str) -> Element:
+def _box(kind: str, x: float, top: float, width: float, height: float, text: str) -> Element:
     return element(
         "g",
-        element("rect", class_=f"box {kind}", x=left, y=top, width=width, height=height, rx=4),
-        element("text", text, class_="mid", x=left + width / 2, y=top + height / 2 + 4),
+        element("rect", class_=f"box {kind}", x=x, y=top, width=width, height=height, rx=4),
+        element("text", text, class_="mid", x=x + width / 2, y=top + height / 2 + 4),
     )
 
 
 def _upper(columns: dict[Device, float], interconnect: str) -> Iterator[Element]:
     numas = list(_spans(columns, "numa").items())
-    for place, ((number, _), (left, right)) in enumerate(numas):
-        yield _box("cpu", left, _ROWS["numa"], right - left, 26, f"NUMA {number}")
+    for place, ((number, _), (start_x, end_x)) in enumerate(numas):
+        yield _box("cpu", start_x, _ROWS["numa"], end_x - start_x, 26, f"NUMA {number}")
         if place + 1 < len(numas):
             following = numas[place + 1][1][0]
             words = element("title", interconnect or "link between NUMA nodes")
-            line = f"M{right:.1f} {_ROWS['numa'] + 13}H{following:.1f}"
+            line = f"M{end_x:.1f} {_ROWS['numa'] + 13}H{following:.1f}"
             yield element("path", words, class_="wire smp", d=line)
-    for (_, number), (left, right) in _spans(columns, "switch").items():
-        middle = (left + right) / 2
+    for (_, number), (start_x, end_x) in _spans(columns, "switch").items():
+        middle = (start_x + end_x) / 2
         line = f"M{middle:.1f} {_ROWS['numa'] + 26}V{_ROWS['bridge']}"
         yield element("path", class_="wire", d=line)
-        name = f"switch {number}" if right - left < 130 else f"PCIe switch {number}"
-        yield _box("switch", left, _ROWS["bridge"], right - left, 24, name)
+        name = f"switch {number}" if end_x - start_x < 130 else f"PCIe switch {number}"
+        yield _box("switch", start_x, _ROWS["bridge"], end_x - start_x, 24, name)
 
 
 def _devices(
     columns: dict[Device, float], loads: Mapping[str, Load], *, is_placed: bool = True
 ) -> Iterator[Element]:
     top = _ROWS["device"]
-    for one, left in columns.items():
-        middle = left + _DEVICE / 2
+    for device, x in columns.items():
+        middle = x + _DEVICE / 2
         line = f"M{middle:.1f} {_ROWS['bridge'] + 24}V{top}"
-        load = loads.get(one.name)
+        load = loads.get(device.name)
         if is_placed:
             yield element("path", class_=f"wire{load.width_class if load else ''}", d=line)
-        more = one.more
+        details = device.more
         if load is not None:
             yield from _labels(load, middle, top)
-            more += f": {load.down} to it, {load.up} from it"
-        kind = f"box {one.kind}" + (" ill" if one.is_sick else "")
+            details += f": {load.down} to it, {load.up} from it"
+        kind = f"box {device.kind}" + (" ill" if device.is_sick else "")
         children = (
-            element("title", f"{one.name} {more}".strip()),
-            element("rect", class_=kind, x=left, y=top, width=_DEVICE, height=_HIGH, rx=4),
-            element("text", shorten(one.name, 13), class_="mid", x=middle, y=top + 18),
-            element("text", shorten(one.more, 15), class_="axis mid", x=middle, y=top + 33),
+            element("title", f"{device.name} {details}".strip()),
+            element("rect", class_=kind, x=x, y=top, width=_DEVICE, height=_HIGH, rx=4),
+            element("text", shorten(device.name, 13), class_="mid", x=middle, y=top + 18),
+            element("text", shorten(device.more, 15), class_="axis mid", x=middle, y=top + 33),
         )
-        if one.href:
-            yield element("a", *children, href=one.href)
+        if device.href:
+            yield element("a", *children, href=device.href)
         else:
             yield element("g", *children)
 
@@ -212,21 +215,21 @@ def _labels(load: Load, middle: float, top: float) -> Iterator[Element]:
 
 
 def _links(columns: dict[Device, float], network: Network) -> Iterator[Element]:
-    gpus = [(one, left + _DEVICE / 2) for one, left in columns.items() if one.kind == "gpu"]
+    gpus = [(device, x + _DEVICE / 2) for device, x in columns.items() if device.kind == "gpu"]
     if not network.links or not gpus:
         return
     low, base = _ROWS["nvlink"], _ROWS["device"] + _HIGH
     if network.switched:
-        for one, middle in gpus:
-            words = element("title", f"{one.name}: {network.links} NVLinks")
+        for gpu, middle in gpus:
+            words = element("title", f"{gpu.name}: {network.links} NVLinks")
             yield element("path", words, class_="nvlink", d=f"M{middle:.1f} {base}V{low}")
-        left, right = gpus[0][1] - _DEVICE / 2, gpus[-1][1] + _DEVICE / 2
-        yield _box("nvswitch", left, low, right - left, 28, network.nvlinks)
+        start_x, end_x = gpus[0][1] - _DEVICE / 2, gpus[-1][1] + _DEVICE / 2
+        yield _box("nvswitch", start_x, low, end_x - start_x, 28, network.nvlinks)
         return
-    for place, (one, start) in enumerate(gpus):
-        for other, end in gpus[place + 1 :]:
+    for place, (gpu, start) in enumerate(gpus):
+        for peer, end in gpus[place + 1 :]:
             depth = min(14 + (end - start) / 10, low - base)
-            words = element("title", f"{one.name} to {other.name}: {network.links} NVLinks")
+            words = element("title", f"{gpu.name} to {peer.name}: {network.links} NVLinks")
             low_at = f"{base + depth:.1f}"
             ends = f"{start:.1f} {low_at} {end:.1f} {low_at} {end:.1f}"
             curve = f"M{start:.1f} {base}C{ends} {base}"

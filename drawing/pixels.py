@@ -45,39 +45,39 @@ class Rect:
         return f"M{x} {y}h{w}v{h}h-{w}z"
 
 
-def memory_rect(box: Box, picture: GpuPicture, scale: Scale, left: float = 0) -> Rect:
+def memory_rect(box: Box, picture: GpuPicture, scale: Scale, x: float = 0) -> Rect:
     """Return the rectangle of a box's memory."""
     height = scale.memory / box.parts
-    return _rect(box.memory, picture.units, scale.width, left, height * box.part, height)
+    return _rect(box.memory, picture.units, scale.width, x, height * box.part, height)
 
 
-def compute_rect(box: Box, picture: GpuPicture, scale: Scale, left: float = 0) -> Rect:
+def compute_rect(box: Box, picture: GpuPicture, scale: Scale, x: float = 0) -> Rect:
     """Return the rectangle of a box's compute slices."""
     top = scale.memory + scale.gap
-    return _rect(box.compute, picture.compute_slices, scale.width, left, top, scale.compute)
+    return _rect(box.compute, picture.compute_slices, scale.width, x, top, scale.compute)
 
 
-def map_path(box: Box, picture: GpuPicture, left: int) -> str:
+def map_path(box: Box, picture: GpuPicture, x: int) -> str:
     """Return both rectangles of a box on a map as one path.
 
     A browser draws one element with the paths of fifty boxes faster than fifty elements.
     """
     sizes = picture.units, picture.compute_slices
-    return _map_path(box.memory, box.compute, box.part, box.parts, sizes, left)
+    return _map_path(box.memory, box.compute, box.part, box.parts, sizes, x)
 
 
 @lru_cache(maxsize=8192)
 def _map_path(
-    memory: Run, compute: Run, part: int, parts: int, sizes: tuple[int, int], left: int
+    memory: Run, compute: Run, part: int, parts: int, sizes: tuple[int, int], x: int
 ) -> str:
     height = MAP.memory / parts
-    upper = _rect(memory, sizes[0], MAP.width, left, height * part, height)
-    lower = _rect(compute, sizes[1], MAP.width, left, MAP.memory + MAP.gap, MAP.compute)
+    upper = _rect(memory, sizes[0], MAP.width, x, height * part, height)
+    lower = _rect(compute, sizes[1], MAP.width, x, MAP.memory + MAP.gap, MAP.compute)
     return upper.path + lower.path
 
 
-def _rect(run: Run, units: int, width: int, left: float, top: float, height: float) -> Rect:
+def _rect(run: Run, units: int, width: int, origin_x: float, top: float, height: float) -> Rect:
     step = width / units
-    x = round(left + run.start * step, 1)
-    right = round(left + (run.start + run.size) * step, 1)
+    x = round(origin_x + run.start * step, 1)
+    right = round(origin_x + (run.start + run.size) * step, 1)
     return Rect(x, round(top, 1), max(round(right - x - 1, 1), 1), max(round(height - 0.5, 1), 1))

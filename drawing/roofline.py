@@ -57,20 +57,22 @@ class _Axes:
 
 def draw_roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | None:
     """Return the plot of up to 24 points; None if there is no roof or no point to draw."""
-    roofs = [one for one in roofs if one.bandwidth > 0 and one.peak > 0]
-    drawn = [one for one in points if one.intensity > 0 and one.rate > 0][:MOST_POINTS]
+    roofs = [roof for roof in roofs if roof.bandwidth > 0 and roof.peak > 0]
+    drawn = [point for point in points if point.intensity > 0 and point.rate > 0][:MOST_POINTS]
     if not roofs or not drawn:
         return None
     axes = _axes(roofs, drawn)
-    entries = [f"{one.name}: {one.peak:.4g} Gflop/s, {one.bandwidth:.4g} GB/s" for one in roofs]
-    entries += [f"{n}  {one.name}: {one.rate:.4g} Gflop/s" for n, one in enumerate(drawn, 1)]
+    entries = [f"{roof.name}: {roof.peak:.4g} Gflop/s, {roof.bandwidth:.4g} GB/s" for roof in roofs]
+    entries += [f"{n}  {point.name}: {point.rate:.4g} Gflop/s" for n, point in enumerate(drawn, 1)]
     parts = [*_grid(axes)]
-    parts += [_roof(axes, one, number) for number, one in enumerate(roofs)]
-    for one in drawn:
-        x, y = axes.x(one.intensity), axes.y(one.rate)
-        words = f"{one.name}: {one.rate:.4g} Gflop/s at {one.intensity:.4g} operations a byte"
+    parts += [_roof(axes, roof, number) for number, roof in enumerate(roofs)]
+    for point in drawn:
+        x, y = axes.x(point.intensity), axes.y(point.rate)
+        words = f"{point.name}: {point.rate:.4g} Gflop/s at {point.intensity:.4g} operations a byte"
         parts.append(element("circle", element("title", words), class_="point", cx=x, cy=y, r=4.5))
-    for x, y, numbers in _labels([(axes.x(one.intensity), axes.y(one.rate)) for one in drawn]):
+    for x, y, numbers in _labels(
+        [(axes.x(point.intensity), axes.y(point.rate)) for point in drawn]
+    ):
         parts.append(element("text", numbers, class_="key", x=x + 7, y=y - 5))
     for place, text in enumerate(entries):
         y = _HEIGHT + 10 + place * _LINE
@@ -92,23 +94,31 @@ def draw_roofline(roofs: Sequence[Roof], points: Sequence[Point]) -> Element | N
 
 def _labels(places: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, str]]:
     """Yield the numbers of points with their places; points that overlap have one text."""
-    left = dict(enumerate(places, 1))
-    while left:
-        x, y = next(iter(left.values()))
-        near = [one for one, (a, b) in left.items() if abs(a - x) < _NEAR and abs(b - y) < _NEAR]
-        for one in near:
-            del left[one]
-        yield x, y, ", ".join(map(str, near))
+    remaining_places = dict(enumerate(places, 1))
+    while remaining_places:
+        x, y = next(iter(remaining_places.values()))
+        near_numbers = [
+            number
+            for number, (a, b) in remaining_places.items()
+            if abs(a - x) < _NEAR and abs(b - y) < _NEAR
+        ]
+        for number in near_numbers:
+            del remaining_places[number]
+        yield x, y, ", ".join(map(str, near_numbers))
 
 
 def _axes(roofs: Sequence[Roof], points: Sequence[Point]) -> _Axes:
-    ridges = [one.peak / one.bandwidth for one in roofs]
-    spots = [one.intensity for one in points]
-    left = math.floor(math.log10(min(*spots, *ridges) / 2))
-    right = math.ceil(math.log10(max(*spots, *ridges) * 2))
-    low = min(min(one.rate for one in points), *(10**left * one.bandwidth for one in roofs))
-    high = max(max(one.rate for one in points), *(one.peak for one in roofs))
-    return _Axes(left, right, math.floor(math.log10(low)), math.ceil(math.log10(high * 1.2)))
+    ridges = [roof.peak / roof.bandwidth for roof in roofs]
+    spots = [point.intensity for point in points]
+    min_exponent = math.floor(math.log10(min(*spots, *ridges) / 2))
+    max_exponent = math.ceil(math.log10(max(*spots, *ridges) * 2))
+    low = min(
+        min(point.rate for point in points), *(10**min_exponent * roof.bandwidth for roof in roofs)
+    )
+    high = max(max(point.rate for point in points), *(roof.peak for roof in roofs))
+    return _Axes(
+        min_exponent, max_exponent, math.floor(math.log10(low)), math.ceil(math.log10(high * 1.2))
+    )
 
 
 def _grid(axes: _Axes) -> Iterator[Element]:
@@ -130,10 +140,10 @@ def _decade(power: int) -> str:
     return f"{10.0**power:g}" if -3 <= power <= 3 else f"1e{power}"
 
 
-def _roof(axes: _Axes, one: Roof, number: int) -> Element:
-    ridge = one.peak / one.bandwidth
+def _roof(axes: _Axes, roof: Roof, number: int) -> Element:
+    ridge = roof.peak / roof.bandwidth
     start = 10.0**axes.left
-    x0, y0 = axes.x(start), axes.y(start * one.bandwidth)
-    line = f"M{x0:.1f} {y0:.1f}L{axes.x(ridge):.1f} {axes.y(one.peak):.1f}H{WIDTH - _RIGHT}"
-    words = element("title", f"{one.name}: {one.bandwidth:.4g} GB/s, {one.peak:.4g} Gflop/s")
+    x0, y0 = axes.x(start), axes.y(start * roof.bandwidth)
+    line = f"M{x0:.1f} {y0:.1f}L{axes.x(ridge):.1f} {axes.y(roof.peak):.1f}H{WIDTH - _RIGHT}"
+    words = element("title", f"{roof.name}: {roof.bandwidth:.4g} GB/s, {roof.peak:.4g} Gflop/s")
     return element("path", words, class_=f"roof k{number % COLOURS}", d=line)

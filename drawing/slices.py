@@ -98,13 +98,13 @@ class Box:
     @property
     def label(self) -> str:
         """Return the slice's description for people who do not see the drawing."""
-        names = ", ".join(f"{one.namespace}/{one.name}" for one in self.holders[:4])
-        more = f" and {len(self.holders) - 4} more" if len(self.holders) > 4 else ""
+        names = ", ".join(f"{holder.namespace}/{holder.name}" for holder in self.holders[:4])
+        surplus_note = f" and {len(self.holders) - 4} more" if len(self.holders) > 4 else ""
         sick = f", {self.health}" if self.state is BoxState.SICK else ""
         used = f", {self.memory_percent} % of its memory in use" if self.memory_percent else ""
         name = f"{self.name} ({self.instance})" if self.instance else self.name
-        what = f"{name}, {LEGEND[self.state]}{sick}{used}"
-        return what + (f": {names}{more}" if names else "")
+        description = f"{name}, {LEGEND[self.state]}{sick}{used}"
+        return description + (f": {names}{surplus_note}" if names else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def place_runs(instance: Instance) -> tuple[Run, Run]:
 
 @lru_cache(maxsize=64)
 def _units_of_a_compute_slice(board: Board) -> int:
-    return min(one.size for one in board.profiles if one.compute_slices == 1)
+    return min(profile.size for profile in board.profiles if profile.compute_slices == 1)
 
 
 def share_memory(boxes: list[Box]) -> list[Box]:
@@ -202,11 +202,11 @@ def share_memory(boxes: list[Box]) -> list[Box]:
     runs: dict[Run, list[Box]] = {}
     for box in boxes:
         runs.setdefault(box.memory, []).append(box)
-    found = []
-    for same in runs.values():
-        if len(same) == 1:
-            found += same
+    shared_boxes = []
+    for run_boxes in runs.values():
+        if len(run_boxes) == 1:
+            shared_boxes += run_boxes
             continue
-        for number, box in enumerate(sorted(same, key=lambda one: one.compute.start)):
-            found.append(replace(box, part=number, parts=len(same)))
-    return sorted(found, key=lambda one: (one.memory.start, one.part))
+        for number, box in enumerate(sorted(run_boxes, key=lambda box: box.compute.start)):
+            shared_boxes.append(replace(box, part=number, parts=len(run_boxes)))
+    return sorted(shared_boxes, key=lambda box: (box.memory.start, box.part))

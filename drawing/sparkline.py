@@ -27,7 +27,7 @@ def draw_sparkline(
 
     lines = []
     for part in _split(points, gap_s):
-        places = [place(*one) for one in part]
+        places = [place(*point) for point in part]
         if len(places) == 1:
             x, y = places[0]
             lines.append(element("circle", class_="dot", cx=x, cy=y, r=_DOT))
@@ -52,10 +52,10 @@ def _split(
 ) -> Iterator[list[tuple[float, float]]]:
     """Yield the runs of points that are connected."""
     part: list[tuple[float, float]] = []
-    for one in points:
-        if part and part[-1][0] - one[0] > gap_s:
+    for point in points:
+        if part and part[-1][0] - point[0] > gap_s:
             yield part
             part = []
-        part.append(one)
+        part.append(point)
     if part:
         yield part

@@ -85,11 +85,11 @@ def _format_span(span: Span) -> str:
     return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if codes else text
 
 
-def draw_bar(value: float, most: float, size: int) -> str:
-    """Return a bar of at most ``size`` characters whose length is ``value``'s share of ``most``."""
-    if size < 1 or not most > 0 or not value > 0:  # neither may be NaN
+def draw_bar(value: float, peak: float, size: int) -> str:
+    """Return a bar of at most ``size`` characters whose length is ``value``'s share of ``peak``."""
+    if size < 1 or not peak > 0 or not value > 0:  # neither may be NaN
         return ""
-    share = 1.0 if value >= most else value / most
+    share = 1.0 if value >= peak else value / peak
     eighths = round(share * size * 8)
     return (_EIGHTHS[-1] * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
 
@@ -113,7 +113,7 @@ def draw_picture(picture: GpuPicture, size: int) -> list[list[Span]]:
 def legend(columns: int) -> list[str]:
     """Return the lines that explain the characters."""
     states = [f"{mark} {WORDS[state]}" for state, mark in MARKS.items()]
-    signs = (one.replace(" ", _NO_BREAK) for one in (*states, f"{_UNUSED} no slice"))
+    signs = (sign.replace(" ", _NO_BREAK) for sign in (*states, f"{_UNUSED} no slice"))
     text = f"{', '.join(signs)}; memory slices above, compute slices below"
     return [line.replace(_NO_BREAK, " ") for line in textwrap.wrap(text, columns)]
 
@@ -135,12 +135,12 @@ def _row(
     """Return a row of boxes; ``named`` rows have the boxes' names where they fit."""
     spans: list[Span] = []
     at = 0
-    for box, run in sorted(boxes, key=lambda one: one[1].start):
-        left = max(run.start * size // units, at)
-        right = (run.start + run.size) * size // units
-        spans.append(Span(_UNUSED * (left - at)))
-        spans.append(Span(_bar(box, right - left, named), _COLOURS[box.state]))
-        at = max(right, left)
+    for box, run in sorted(boxes, key=lambda box_run: box_run[1].start):
+        start = max(run.start * size // units, at)
+        end = (run.start + run.size) * size // units
+        spans.append(Span(_UNUSED * (start - at)))
+        spans.append(Span(_bar(box, end - start, named), _COLOURS[box.state]))
+        at = max(end, start)
     spans.append(Span(_UNUSED * (size - at)))
     return spans
 
@@ -152,5 +152,5 @@ def _bar(box: Box, size: int, named: bool) -> str:
     profile = box.name.partition("@")[0]
     names = (profile, profile.partition(".")[0], "") if named else ("",)
     room = size - 3 if named else size - 2  # a name leaves one character for the mark
-    name = next(one for one in names if len(one) <= room)
+    name = next(candidate for candidate in names if len(candidate) <= room)
     return f"[{name.center(size - 2, mark)}]"

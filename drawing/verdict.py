@@ -46,12 +46,12 @@ class Path:
     @property
     def passes(self) -> bool:
         """Return whether every check passes."""
-        return all(one.passes for one in self.stages)
+        return all(stage.passes for stage in self.stages)
 
     @property
     def label(self) -> str:
         """Return the path in words."""
-        stages = "; ".join(f"{one.name} {_word(one)}" for one in self.stages)
+        stages = "; ".join(f"{stage.name} {_word(stage)}" for stage in self.stages)
         verdict = "allowed" if self.passes else "denied"
         return f"{self.what} from {self.source} to {self.destination}: {verdict}; {stages}"
 
@@ -65,7 +65,7 @@ def path_of(answer: Explanation) -> Path:
         Stage("partition", answer.partition_shared, (shared,)),
         Stage("ingress", ingress.allowed, _reasons_of(ingress, answer.verb)),
     ]
-    if not answer.allowed and all(one.passes for one in stages):
+    if not answer.allowed and all(stage.passes for stage in stages):
         stages.append(Stage("memory", False, (answer.memory or answer.consequence,)))
     return Path(answer.verb, answer.source, answer.destination, tuple(stages))
 
@@ -85,12 +85,12 @@ def draw_path(path: Path) -> Element:
     step = (WIDTH - _BOX - 16) / (len(names) - 1)
     parts: list[Element] = []
     for place, (name, stage, kind) in enumerate(names):
-        left = 8 + place * step
+        x = 8 + place * step
         if place:
             middle = _TOP + _HIGH / 2
-            line = f"M{left - step + _BOX:.1f} {middle}H{left - 2:.1f}m-7 -4l7 4l-7 4"
+            line = f"M{x - step + _BOX:.1f} {middle}H{x - 2:.1f}m-7 -4l7 4l-7 4"
             parts.append(element("path", class_=f"wire {kind}", d=line))
-        parts.append(_box(left, _TOP, _BOX, name, stage))
+        parts.append(_box(x, _TOP, _BOX, name, stage))
     texts = _wrap(_reasons(path.stages), _REASON)
     return _finish(path, parts, texts, _TOP + _HIGH, WIDTH)
 
@@ -113,20 +113,20 @@ def draw_narrow_path(path: Path) -> Element:
 def _names(path: Path) -> list[tuple[str, Stage | None, str]]:
     """Return each end and each check: its name, the check, and the class of the line before it."""
     is_open = True
-    found: list[tuple[str, Stage | None, str]] = [(path.source, None, "")]
-    for one in path.stages:
-        found.append((one.name, one, "pass" if is_open else "deny"))
-        is_open = is_open and one.passes
-    found.append((path.destination, None, "pass" if is_open else "deny"))
-    return found
+    nodes: list[tuple[str, Stage | None, str]] = [(path.source, None, "")]
+    for stage in path.stages:
+        nodes.append((stage.name, stage, "pass" if is_open else "deny"))
+        is_open = is_open and stage.passes
+    nodes.append((path.destination, None, "pass" if is_open else "deny"))
+    return nodes
 
 
 def _wrap(texts: Iterator[str], columns: int) -> list[str]:
     """Return the texts as lines; those behind the first one of a text are indented."""
-    found: list[str] = []
+    lines: list[str] = []
     for text in texts:
-        found += textwrap.wrap(shorten(text, _LONGEST), columns, subsequent_indent=_INDENT)
-    return found
+        lines += textwrap.wrap(shorten(text, _LONGEST), columns, subsequent_indent=_INDENT)
+    return lines
 
 
 def _finish(
@@ -153,29 +153,29 @@ def path_lines(path: Path, columns: int) -> Iterator[Line]:
     than the terminal, yield a line for each end and each check.
     """
     steps: list[tuple[Span, ...]] = [(Span(path.source, bold=True),)]
-    for one in path.stages:
-        arrow = "──" if one.passes else "─✕"
-        word = Span(f"{one.name} {_word(one)}", "green" if one.passes else "red")
+    for stage in path.stages:
+        arrow = "──" if stage.passes else "─✕"
+        word = Span(f"{stage.name} {_word(stage)}", "green" if stage.passes else "red")
         steps.append((Span(f" {arrow} "), word))
     steps.append((Span(" ─▶ " if path.passes else " ─✕ "), Span(path.destination, bold=True)))
     if sum(len(span.text) for step in steps for span in step) <= columns:
         yield [span for step in steps for span in step]
         return
-    for *before, last in steps:
-        room = max(columns - sum(len(span.text) for span in before), 1)
-        first, *rest = textwrap.wrap(last.text, room) or [""]
-        yield [*before, Span(first, last.colour, last.bold)]
+    for *leading_spans, last in steps:
+        room = max(columns - sum(len(span.text) for span in leading_spans), 1)
+        first, *continuation_lines = textwrap.wrap(last.text, room) or [""]
+        yield [*leading_spans, Span(first, last.colour, last.bold)]
         indent = Span(" " * (columns - room))
-        yield from ([indent, Span(one, last.colour, last.bold)] for one in rest)
+        yield from ([indent, Span(line, last.colour, last.bold)] for line in continuation_lines)
 
 
 def _word(stage: Stage) -> str:
     return "passes" if stage.passes else "denies"
 
 
-def _box(left: float, top: float, wide: float, name: str, stage: Stage | None) -> Element:
+def _box(x: float, top: float, wide: float, name: str, stage: Stage | None) -> Element:
     kind = "" if stage is None else " pass" if stage.passes else " deny"
-    middle = left + wide / 2
+    middle = x + wide / 2
     second = None
     if stage is not None:
         second = element("text", _word(stage), class_="axis mid", x=middle, y=top + 34)
@@ -183,14 +183,14 @@ def _box(left: float, top: float, wide: float, name: str, stage: Stage | None) -
     return element(
         "g",
         element("title", name),
-        element("rect", class_=f"box{kind}", x=left, y=top, width=wide, height=_HIGH, rx=4),
+        element("rect", class_=f"box{kind}", x=x, y=top, width=wide, height=_HIGH, rx=4),
         element("text", text, class_="mid", x=middle, y=top + (20 if stage else 27)),
         second,
     )
 
 
 def _reasons(stages: Sequence[Stage]) -> Iterator[str]:
-    every = [f"{one.name}: {reason}" for one in stages for reason in one.reasons]
-    yield from every[:_MOST_LINES]
-    if len(every) > _MOST_LINES:
-        yield f"and {len(every) - _MOST_LINES} more reasons"
+    all_reasons = [f"{stage.name}: {reason}" for stage in stages for reason in stage.reasons]
+    yield from all_reasons[:_MOST_LINES]
+    if len(all_reasons) > _MOST_LINES:
+        yield f"and {len(all_reasons) - _MOST_LINES} more reasons"

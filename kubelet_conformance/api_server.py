@@ -104,8 +104,8 @@ class ApiServer:
         """Return all objects of a resource; with a namespace, only that namespace's objects."""
         with self._changed:
             return [
-                one
-                for (kind, where, _), one in sorted(self._objects.items())
+                body
+                for (kind, where, _), body in sorted(self._objects.items())
                 if kind == resource and (not namespace or where == namespace)
             ]
 
@@ -123,9 +123,9 @@ class ApiServer:
             with self._changed:
                 if not self._changed.wait_for(lambda: self._version > since, _WATCH_S):  # noqa: B023
                     return
-                found = [event for event in self._events if event[0] > since]
+                later_events = [event for event in self._events if event[0] > since]
                 since = self._version
-            for _, kind, (of, where, _), body in found:
+            for _, kind, (of, where, _), body in later_events:
                 if of == resource and (not namespace or where == namespace):
                     yield {"type": kind, "object": body}
 
@@ -152,14 +152,14 @@ def _merge(old: Any, new: Any) -> Any:
     return base
 
 
-def _matches(one: dict[str, Any], selector: str) -> bool:
+def _matches(body: dict[str, Any], selector: str) -> bool:
     """Return whether an object matches a field selector (equality only)."""
     for term in filter(None, selector.split(",")):
         path, _, value = term.partition("=")
-        found: Any = one
+        field_value: Any = body
         for part in path.split("."):
-            found = found.get(part, "") if isinstance(found, dict) else ""
-        if str(found) != value.lstrip("="):
+            field_value = field_value.get(part, "") if isinstance(field_value, dict) else ""
+        if str(field_value) != value.lstrip("="):
             return False
     return True
 
@@ -222,12 +222,12 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:  # noq
             """Return resource, namespace, name and subresource of the path."""
             parts = urllib.parse.urlparse(self.path).path.strip("/").split("/")
             begin = _CORE if parts[0] == "api" else _GROUP
-            group, rest = "/".join(parts[1:begin]), parts[begin:]
+            group, path_tail = "/".join(parts[1:begin]), parts[begin:]
             namespace = ""
-            if len(rest) > 2 and rest[0] == "namespaces":
-                namespace, rest = rest[1], rest[2:]
-            rest += ["", "", ""]
-            return f"{group}/{rest[0]}", namespace, rest[1], rest[2]
+            if len(path_tail) > 2 and path_tail[0] == "namespaces":
+                namespace, path_tail = path_tail[1], path_tail[2:]
+            path_tail += ["", "", ""]
+            return f"{group}/{path_tail[0]}", namespace, path_tail[1], path_tail[2]
 
         def _query(self) -> dict[str, str]:
             return dict(urllib.parse.parse_qsl(urllib.parse.urlparse(self.path).query))
@@ -236,8 +236,8 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:  # noq
             text = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             if self.headers.get("Content-Type", "") == protobuf.CONTENT_TYPE:
                 return protobuf.decode(text)
-            found = yaml.safe_load(text) if text else {}
-            return found if isinstance(found, dict) else {}
+            document = yaml.safe_load(text) if text else {}
+            return document if isinstance(document, dict) else {}
 
         def _watch(self, resource: str, namespace: str, query: dict[str, str]) -> None:
             if "sendInitialEvents" in query:  # not a streaming list: the client lists instead
@@ -255,11 +255,11 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:  # noq
                     self.wfile.flush()
             self.wfile.write(b"0\r\n\r\n")
 
-        def _answer_or_404(self, found: dict[str, Any] | None) -> None:
-            if found is None:
+        def _answer_or_404(self, body: dict[str, Any] | None) -> None:
+            if body is None:
                 self._answer(404, _status(404, "NotFound", f"{self.path} not found"))
             else:
-                self._answer(200, found)
+                self._answer(200, body)
 
         def _answer(self, status: int, body: dict[str, Any]) -> None:
             text = json.dumps(body).encode()

@@ -43,32 +43,40 @@ class Claim:
 
 def slices(api: ApiServer, driver: str) -> list[dict[str, Any]]:
     """Return a driver's ResourceSlices."""
-    return [one for one in api.all(SLICES) if one["spec"].get("driver") == driver]
+    return [
+        resource_slice
+        for resource_slice in api.all(SLICES)
+        if resource_slice["spec"].get("driver") == driver
+    ]
 
 
-def is_complete(found: Sequence[Mapping[str, Any]]) -> bool:
+def is_complete(resource_slices: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether every pool in ``found`` has all slices of its newest generation."""
     pools: dict[str, list[Mapping[str, Any]]] = {}
-    for one in found:
-        pools.setdefault(one["spec"]["pool"]["name"], []).append(one["spec"]["pool"])
-    for pool in pools.values():
-        newest = max(one.get("generation", 0) for one in pool)
-        there = [one for one in pool if one.get("generation", 0) == newest]
-        if len(there) != there[0]["resourceSliceCount"]:
+    for resource_slice in resource_slices:
+        pools.setdefault(resource_slice["spec"]["pool"]["name"], []).append(
+            resource_slice["spec"]["pool"]
+        )
+    for pool_specs in pools.values():
+        newest = max(pool_spec.get("generation", 0) for pool_spec in pool_specs)
+        newest_specs = [
+            pool_spec for pool_spec in pool_specs if pool_spec.get("generation", 0) == newest
+        ]
+        if len(newest_specs) != newest_specs[0]["resourceSliceCount"]:
             return False
     return bool(pools)
 
 
-def places(found: Sequence[Mapping[str, Any]]) -> list[Place]:
+def places(resource_slices: Sequence[Mapping[str, Any]]) -> list[Place]:
     """Return the devices in the ResourceSlices ``found``, in the order of the slices.
 
     Devices with taints are left out, because the scheduler does not allocate them to a claim
     without tolerations.
     """
     return [
-        Place(one["spec"]["pool"]["name"], device["name"])
-        for one in found
-        for device in one["spec"].get("devices", ())
+        Place(resource_slice["spec"]["pool"]["name"], device["name"])
+        for resource_slice in resource_slices
+        for device in resource_slice["spec"].get("devices", ())
         if not device.get("taints")
     ]
 
@@ -79,7 +87,7 @@ def allocate(api: ApiServer, driver: str, place: Place) -> Claim:
     exactly = {"deviceClassName": "conformance", "allocationMode": "ExactCount", "count": 1}
     result = {"request": "one", "driver": driver, "pool": place.pool, "device": place.device}
     pod = {"resource": "pods", "name": "conformance", "uid": str(uuid.uuid4())}
-    made = api.put(
+    created_claim = api.put(
         CLAIMS,
         {
             "apiVersion": "resource.k8s.io/v1",
@@ -90,7 +98,7 @@ def allocate(api: ApiServer, driver: str, place: Place) -> Claim:
         },
         NAMESPACE,
     )
-    return Claim(name, made["metadata"]["uid"])
+    return Claim(name, created_claim["metadata"]["uid"])
 
 
 def free(api: ApiServer, claim: Claim) -> None:

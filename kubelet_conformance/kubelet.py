@@ -105,7 +105,9 @@ class SimulatedKubelet:
     def resources(self) -> dict[str, Resource]:
         """Return the registered resources whose plugin still sends lists."""
         with self._changed:
-            return {name: one for name, one in self._resources.items() if not one.ended}
+            return {
+                name: resource for name, resource in self._resources.items() if not resource.ended
+            }
 
     def drivers(self) -> dict[str, DraDriver]:
         """Return the DRA drivers whose sockets exist."""
@@ -116,11 +118,11 @@ class SimulatedKubelet:
         """Wait for a condition, at most ``within_s`` seconds; return whether it became true."""
         deadline = time.monotonic() + within_s
         while not condition(self):
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 return False
             with self._changed:
-                self._changed.wait(min(left, _LOOK_S))
+                self._changed.wait(min(remaining_s, _LOOK_S))
         return True
 
     def Register(  # noqa: N802 (kubelet API)
@@ -194,19 +196,19 @@ class SimulatedKubelet:
     def _look(self) -> None:
         """Handle sockets that are new in the registry, and sockets that were removed."""
         while not self._stopping.wait(_LOOK_S):
-            there = {}
+            sockets = {}
             for path in self.registry.rglob("*"):
                 try:
                     info = path.lstat()
                 except OSError:
                     continue
                 if stat.S_ISSOCK(info.st_mode) and not path.name.startswith("."):
-                    there[str(path), info.st_ino] = path
-            for key in self._known.keys() - there.keys():
+                    sockets[str(path), info.st_ino] = path
+            for key in self._known.keys() - sockets.keys():
                 self._forget(self._known.pop(key))
-            for key in there.keys() - self._known.keys():
-                if listens(there[key]):
-                    self._known[key] = self._ask(there[key])
+            for key in sockets.keys() - self._known.keys():
+                if listens(sockets[key]):
+                    self._known[key] = self._ask(sockets[key])
 
     def _forget(self, name: str) -> None:
         with self._changed:
@@ -258,10 +260,10 @@ class SimulatedKubelet:
 
 def is_extended_resource(name: str) -> bool:
     """Return whether the kubelet accepts a resource name (IsExtendedResourceName of Kubernetes)."""
-    domain, slash, rest = name.partition("/")
+    domain, slash, base_name = name.partition("/")
     if not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
         return False
-    named = _DOMAIN.fullmatch(domain) and len(domain) <= 253 and _NAME.fullmatch(rest)
+    named = _DOMAIN.fullmatch(domain) and len(domain) <= 253 and _NAME.fullmatch(base_name)
     return bool(named) and not name.startswith("requests.")
 
 

@@ -18,12 +18,12 @@ _WORDS = {"passed": "yes", "failed": "**no**", "skipped": "–", "": ""}
 
 def checks() -> dict[str, str]:
     """Return the description of each check by the check's name, in the order of the checks."""
-    found = {}
+    descriptions = {}
     for file in _FILES:
         for node in ast.parse((SUITE / file).read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                found[node.name] = (ast.get_docstring(node) or node.name).splitlines()[0]
-    return found
+                descriptions[node.name] = (ast.get_docstring(node) or node.name).splitlines()[0]
+    return descriptions
 
 
 def table(reports: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
@@ -33,13 +33,16 @@ def table(reports: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
     """
     reasons: list[str] = []
     rows = [f"| check | {' | '.join(reports)} |", f"|---|{'---|' * len(reports)}"]
-    outcomes = {name: {one["check"]: one for one in results} for name, results in reports.items()}
+    outcomes = {
+        name: {check_result["check"]: check_result for check_result in results}
+        for name, results in reports.items()
+    }
     for check, says in checks().items():
         cells = []
         for results in outcomes.values():
-            one: Mapping[str, Any] = results.get(check, {})
-            cell = _WORDS[one.get("outcome", "")]
-            if reason := one.get("reason", ""):
+            check_result: Mapping[str, Any] = results.get(check, {})
+            cell = _WORDS[check_result.get("outcome", "")]
+            if reason := check_result.get("reason", ""):
                 if reason not in reasons:
                     reasons.append(reason)
                 cell += f" ({reasons.index(reason) + 1})"
@@ -60,13 +63,13 @@ def answers(markdown: str) -> dict[str, dict[str, str]]:
     (head,) = [line for line in lines if line.startswith("| check |")]
     names = [cell.strip() for cell in head.strip("|").split("|")][1:]
     by_text = {text: check for check, text in checks().items()}
-    found: dict[str, dict[str, str]] = {name: {} for name in names}
+    results_by_column: dict[str, dict[str, str]] = {name: {} for name in names}
     for line in lines:
         first, *cells = [cell.strip() for cell in line.strip("|").split("|")]
         if first in by_text:
             for name, cell in zip(names, cells, strict=True):
-                found[name][by_text[first]] = cell.partition(" ")[0].strip("*")
-    return found
+                results_by_column[name][by_text[first]] = cell.partition(" ")[0].strip("*")
+    return results_by_column
 
 
 def _escape(text: str) -> str:
@@ -77,8 +80,8 @@ def main(arguments: Sequence[str]) -> int:
     """Print the table for the reports in ``arguments``; return an exit status."""
     reports = {}
     for argument in arguments:
-        name, given, path = argument.partition("=")
-        if not given:
+        name, separator, path = argument.partition("=")
+        if not separator:
             sys.stderr.write(f"{argument}: NAME=FILE is expected\n")
             return 2
         reports[name] = json.loads(Path(path).read_text())["results"]

@@ -125,8 +125,10 @@ class Setting:
 
     def serves(self) -> bool:
         """Return whether every expected resource has sent a list with a healthy device."""
-        there = {name for name, one in self.kubelet.resources().items() if one.healthy()}
-        return bool(there) and there >= self.wanted
+        healthy_resources = {
+            name for name, resource in self.kubelet.resources().items() if resource.healthy()
+        }
+        return bool(healthy_resources) and healthy_resources >= self.wanted
 
     def wait(self, condition: Callable[[], bool]) -> bool:
         """Wait for a condition, at most ``timeout_s``; return whether it became true.
@@ -164,9 +166,9 @@ class Setting:
 @pytest.fixture(scope="session")
 def conformance_room(request: pytest.FixtureRequest) -> Iterator[Path]:
     """Yield a directory with a short name: paths of sockets are limited to 107 bytes."""
-    given = option(request.config, "dir")
+    configured_dir = option(request.config, "dir")
     room = Path(tempfile.mkdtemp(prefix="kc-", dir="/tmp" if os.path.isdir("/tmp") else None))
-    yield Path(given) if given else room
+    yield Path(configured_dir) if configured_dir else room
     shutil.rmtree(room, ignore_errors=True)
 
 
@@ -181,12 +183,12 @@ def setting(request: pytest.FixtureRequest, conformance_room: Path) -> Iterator[
     if not line:
         pytest.skip(f"no {_PREFIX}plugin")
     kubelet = SimulatedKubelet(conformance_room / "k")
-    wanted = frozenset(filter(None, option(config, "resource").split(",")))
+    expected_resources = frozenset(filter(None, option(config, "resource").split(",")))
     private = not option(config, "shared")
     process = PluginProcess(line, kubelet.directory, conformance_room, {}, private)
     kubelet.start()
     process.start()
-    yield Setting(kubelet, process, option(config, "timeout"), wanted, config)
+    yield Setting(kubelet, process, option(config, "timeout"), expected_resources, config)
     process.terminate()
     kubelet.stop()
     sys.stdout.write(process.log)  # shown by pytest where a check has failed
@@ -206,8 +208,10 @@ class DraSetting:
         from kubelet_conformance import dra
 
         names = self.setting.kubelet.drivers()
-        found = [one for name in names for one in dra.slices(self.api, name)]
-        return dra.places(found) if dra.is_complete(found) else []
+        resource_slices = [
+            resource_slice for name in names for resource_slice in dra.slices(self.api, name)
+        ]
+        return dra.places(resource_slices) if dra.is_complete(resource_slices) else []
 
     def wait_until_answers(self) -> bool:
         """Wait until the driver registers and answers; return whether it did so in time."""
@@ -215,9 +219,9 @@ class DraSetting:
         from kubelet_conformance.resource import Refusal
 
         def answers() -> bool:
-            for one in self.setting.kubelet.drivers().values():
+            for driver in self.setting.kubelet.drivers().values():
                 try:
-                    dra.prepare(one)
+                    dra.prepare(driver)
                 except Refusal:
                     return False
                 return bool(self.places())

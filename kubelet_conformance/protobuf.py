@@ -135,30 +135,32 @@ def decode(body: bytes) -> dict[str, Any]:
     kind = outer.get("typeMeta", {}).get("kind", "")
     if kind != "ResourceSlice":
         raise NotReadable(f"a {kind or 'thing without a kind'} in {CONTENT_TYPE} is not supported")
-    found = {**outer["typeMeta"], **_message(kind, outer.get("raw", b""))}
+    manifest = {**outer["typeMeta"], **_message(kind, outer.get("raw", b""))}
     for part, names in _EMPTY_MEANS_NONE.items():
         for name in names:
-            if not found.get(part, {}).get(name, "-"):
-                del found[part][name]
-    found["metadata"].pop("creationTimestamp", None)  # set by the server
-    return found
+            if not manifest.get(part, {}).get(name, "-"):
+                del manifest[part][name]
+    manifest["metadata"].pop("creationTimestamp", None)  # set by the server
+    return manifest
 
 
 def _message(kind: str, text: bytes) -> dict[str, Any]:
-    fields, found = _TABLE[kind], dict[str, Any]()
+    fields, field_values = _TABLE[kind], dict[str, Any]()
     for number, value in _parts(kind, text):
         if number not in fields:
             raise NotReadable(f"field {number} of {kind} is not supported")
         name, of = fields[number]
         if of.startswith(_LIST):
-            found.setdefault(name, []).append(_value(of.removeprefix(_LIST), value))
+            field_values.setdefault(name, []).append(_value(of.removeprefix(_LIST), value))
         elif of.startswith(_MAP):
             entry = dict(_parts(kind, _bytes(value)))
             key = _bytes(entry.get(1, b"")).decode()
-            found.setdefault(name, {})[key] = _value(of.removeprefix(_MAP), entry.get(2, b""))
+            field_values.setdefault(name, {})[key] = _value(
+                of.removeprefix(_MAP), entry.get(2, b"")
+            )
         else:
-            found[name] = _value(of, value)
-    return found
+            field_values[name] = _value(of, value)
+    return field_values
 
 
 def _value(of: str, value: int | bytes) -> Any:

@@ -63,7 +63,7 @@ class Resource:
     def devices(self) -> Mapping[str, str]:
         """Return the health of each device in the newest list, by device id."""
         with self._changed:
-            return {one.ID: one.health for one in self._lists[-1]} if self._lists else {}
+            return {device.ID: device.health for device in self._lists[-1]} if self._lists else {}
 
     def healthy(self) -> list[str]:
         """Return the ids of the healthy devices, which may be allocated, sorted."""
@@ -77,23 +77,23 @@ class Resource:
         deadline = time.monotonic() + within_s
         while True:
             with self._changed:
-                seen = len(self._lists), self._ended
+                state = len(self._lists), self._ended
             if condition(self):
                 return True
             with self._changed:
-                left = deadline - time.monotonic()
-                if left <= 0:
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
                     return False
                 self._changed.wait_for(
-                    lambda seen=seen: (len(self._lists), self._ended) != seen,  # type: ignore[misc]
-                    left,
+                    lambda state=state: (len(self._lists), self._ended) != state,  # type: ignore[misc]
+                    remaining_s,
                 )
 
     def first_list_again(self, within_s: float) -> Mapping[str, str]:
         """Open a second stream and return the list that it begins with. Raises Refusal."""
         stream = self._stub.ListAndWatch(pb.Empty(), timeout=within_s)
         try:
-            return {one.ID: one.health for one in next(stream).devices}
+            return {device.ID: device.health for device in next(stream).devices}
         except grpc.RpcError as err:
             raise refusal(err) from err
         finally:
@@ -113,12 +113,12 @@ class Resource:
         """Return the ``size`` devices that the plugin prefers among those available. Raises
         Refusal.
         """
-        wanted = pb.ContainerPreferredAllocationRequest(
+        container_request = pb.ContainerPreferredAllocationRequest(
             available_deviceIDs=available,
             must_include_deviceIDs=must_include,
             allocation_size=size,
         )
-        request = pb.PreferredAllocationRequest(container_requests=[wanted])
+        request = pb.PreferredAllocationRequest(container_requests=[container_request])
         (answer,) = self._call(self._stub.GetPreferredAllocation, request).container_responses
         return list(answer.deviceIDs)
 

@@ -19,8 +19,8 @@ _VALUES = {"int", "bool", "string", "version", "ints", "bools", "strings", "vers
 
 def driver(published_driver: DraSetting) -> DraDriver:
     """Return the only driver."""
-    (found,) = published_driver.setting.kubelet.drivers().values()
-    return found
+    (only_driver,) = published_driver.setting.kubelet.drivers().values()
+    return only_driver
 
 
 def claim_for(published_driver: DraSetting, place: Place) -> Claim:
@@ -40,7 +40,7 @@ def unprepare_and_free(published_driver: DraSetting, *claims: Claim) -> None:
     """Unprepare claims, and delete them."""
     answers = dra.unprepare(driver(published_driver), *claims)
     assert set(answers) == {claim.uid for claim in claims}, "not every claim has an answer"
-    assert {one.error for one in answers.values()} <= {""}
+    assert {answer.error for answer in answers.values()} <= {""}
     for claim in claims:
         dra.free(published_driver.api, claim)
 
@@ -53,17 +53,17 @@ def test_dra_registers(published_driver: DraSetting) -> None:
 
 def test_dra_slices(published_driver: DraSetting) -> None:
     """Pools are complete; device names are unique DNS labels; each attribute has one value."""
-    found = dra.slices(published_driver.api, driver(published_driver).name)
+    resource_slices = dra.slices(published_driver.api, driver(published_driver).name)
     names = [
-        (one["spec"]["pool"]["name"], d["name"])
-        for one in found
-        for d in one["spec"].get("devices", ())
+        (resource_slice["spec"]["pool"]["name"], d["name"])
+        for resource_slice in resource_slices
+        for d in resource_slice["spec"].get("devices", ())
     ]
     assert len(set(names)) == len(names), "a device twice in a pool"
     assert all(_LABEL.fullmatch(name) for _, name in names), names
-    for one in found:
-        assert len(one["spec"].get("devices", ())) <= 128
-        for device in one["spec"].get("devices", ()):
+    for resource_slice in resource_slices:
+        assert len(resource_slice["spec"].get("devices", ())) <= 128
+        for device in resource_slice["spec"].get("devices", ()):
             for name, value in device.get("attributes", {}).items():
                 assert len(value) == 1, f"{name}: {value}"
                 assert value.keys() <= _VALUES, f"{name}: {value}"
@@ -74,9 +74,13 @@ def test_dra_prepare(published_driver: DraSetting) -> None:
     place = published_driver.places()[0]
     claim = claim_for(published_driver, place)
     devices = prepare_one(published_driver, claim)
-    assert [(one.pool_name, one.device_name) for one in devices] == [(place.pool, place.device)]
-    assert all(not one.request_names or claim.request in one.request_names for one in devices)
-    names = [name for one in devices for name in one.cdi_device_ids]
+    assert [(device.pool_name, device.device_name) for device in devices] == [
+        (place.pool, place.device)
+    ]
+    assert all(
+        not device.request_names or claim.request in device.request_names for device in devices
+    )
+    names = [name for device in devices for name in device.cdi_device_ids]
     assert all(_CDI.fullmatch(name) for name in names), names
     unprepare_and_free(published_driver, claim)
 
@@ -108,14 +112,14 @@ def expect_refusal(published_driver: DraSetting, claim: Claim) -> str:
 
 def test_dra_several(published_driver: DraSetting) -> None:
     """Prepare and Unprepare of several claims in one call return an answer for each claim."""
-    there = published_driver.places()[:2]
-    if len(there) < 2:
+    places = published_driver.places()[:2]
+    if len(places) < 2:
         pytest.skip("one device only")
-    claims = [claim_for(published_driver, place) for place in there]
+    claims = [claim_for(published_driver, place) for place in places]
     answers = dra.prepare(driver(published_driver), *claims)
-    for claim, place in zip(claims, there, strict=True):
+    for claim, place in zip(claims, places, strict=True):
         assert answers[claim.uid].error == ""
-        assert {one.device_name for one in answers[claim.uid].devices} == {place.device}
+        assert {device.device_name for device in answers[claim.uid].devices} == {place.device}
     unprepare_and_free(published_driver, *claims)
 
 
@@ -125,9 +129,9 @@ def test_dra_unknown_device(published_driver: DraSetting) -> None:
     claim = claim_for(published_driver, Place(place.pool, "no-such-device"))
     assert expect_refusal(published_driver, claim)
     unprepare_and_free(published_driver, claim)
-    other = claim_for(published_driver, place)
-    assert prepare_one(published_driver, other)
-    unprepare_and_free(published_driver, other)
+    valid_claim = claim_for(published_driver, place)
+    assert prepare_one(published_driver, valid_claim)
+    unprepare_and_free(published_driver, valid_claim)
 
 
 def test_dra_no_claim(published_driver: DraSetting) -> None:
@@ -149,22 +153,22 @@ def test_dra_another_claim_of_that_name(published_driver: DraSetting) -> None:
 def test_dra_driver_restart(published_driver: DraSetting) -> None:
     """The driver is killed and restarted: prepared claims stay prepared, and can be unprepared."""
     claim = claim_for(published_driver, published_driver.places()[0])
-    before = prepare_one(published_driver, claim)
+    prepared_devices = prepare_one(published_driver, claim)
     published_driver.setting.process.kill()
     published_driver.setting.process.start()
     assert published_driver.wait_until_answers(), "the driver does not come back"
-    assert prepare_one(published_driver, claim) == before
+    assert prepare_one(published_driver, claim) == prepared_devices
     unprepare_and_free(published_driver, claim)
 
 
 def test_dra_kubelet_restart(published_driver: DraSetting) -> None:
     """The kubelet restarts: it finds the driver, and prepared claims stay prepared."""
     claim = claim_for(published_driver, published_driver.places()[0])
-    before = prepare_one(published_driver, claim)
+    prepared_devices = prepare_one(published_driver, claim)
     published_driver.setting.kubelet.stop()
     published_driver.setting.kubelet.start()
     assert published_driver.wait_until_answers(), "the kubelet does not find it again"
-    assert prepare_one(published_driver, claim) == before
+    assert prepare_one(published_driver, claim) == prepared_devices
     unprepare_and_free(published_driver, claim)
 
 
