@@ -26,13 +26,13 @@ def linkd() -> None:
 def _program(name: str, module: str) -> Callable[..., Any]:
     """Return a module's ``main``; if a library is missing, print one line and exit with 1."""
     try:
-        found: Callable[..., Any] = importlib.import_module(module).main
+        entry_point: Callable[..., Any] = importlib.import_module(module).main
     except ModuleNotFoundError as err:
         package = (err.name or "").partition(".")[0]
         if not package or package in _OURS:
             raise
         sys.exit(f"{name}: {package} is not installed: pip install 'tessera[plugin]'")
-    return found
+    return entry_point
 
 
 if __name__ == "__main__":

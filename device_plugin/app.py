@@ -168,8 +168,8 @@ def _keep_memory_shared() -> None:
     span = 0, 0
     for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
         if "-" in line.partition(" ")[0]:
-            found = _FILE_MAPPING.match(line)
-            span = (int(found[1], 16), int(found[2], 16)) if found else (0, 0)
+            match = _FILE_MAPPING.match(line)
+            span = (int(match[1], 16), int(match[2], 16)) if match else (0, 0)
         elif (
             line.split() == ["Anonymous:", "0", "kB"] and span[0]
         ):  # none of its pages was written to
@@ -242,26 +242,26 @@ class ChildProcess:
         sentinel may become ready a moment before ``has_ended`` is true; then only the next call
         detects the end of the process.
         """
-        now = time.monotonic()
+        now_s = time.monotonic()
         if self.has_ended:
             if not again:
                 return 0.0
             assert self._process is not None
             _log.error("%s ended with %s", self._name, self._process.exitcode)
-            steady = now - self._started_at >= _STEADY_S
-            self._due_at = now + (0.0 if steady else self._pause_s)
+            steady = now_s - self._started_at >= _STEADY_S
+            self._due_at = now_s + (0.0 if steady else self._pause_s)
             longer = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
             self._pause_s = 0.0 if steady else longer
             self._process = None
         if self._process is None:
-            if now < self._due_at:
-                return self._due_at - now
-            self._started_at = self._heartbeat_at = now
+            if now_s < self._due_at:
+                return self._due_at - now_s
+            self._started_at = self._heartbeat_at = now_s
             self._process = _fork.Process(
                 target=_be_child, args=(os.getpid(), self._name, self._run_body)
             )
             self._process.start()
-        return max(0.0, self._heartbeat_at + self._hung_after_s - now)
+        return max(0.0, self._heartbeat_at + self._hung_after_s - now_s)
 
     def _run_body(self) -> None:
         self._body(lambda: self._beat.send(None))

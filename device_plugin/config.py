@@ -87,10 +87,10 @@ def _leave_seconds(text: str) -> float:
     return seconds
 
 
-def _up_to(most: int) -> Callable[[str], int]:
+def _up_to(maximum: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        if not text.isdecimal() or int(text) > most:
-            raise ValueError(f"must be an integer from 0 to {most}")
+        if not text.isdecimal() or int(text) > maximum:
+            raise ValueError(f"must be an integer from 0 to {maximum}")
         return int(text)
 
     return read
@@ -243,7 +243,7 @@ def exporter_from_environment(environment: Mapping[str, str] | None = None) -> E
 
 def _set_fields(kind: type, env: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a dataclass that the environment sets. Raises SettingsError."""
-    found: dict[str, Any] = {}
+    values_by_field: dict[str, Any] = {}
     for name, declared in variables(kind).items():
         text = env.get(declared.name)
         if text is None or (not text and declared.empty_is_unset):
@@ -253,12 +253,16 @@ def _set_fields(kind: type, env: Mapping[str, str]) -> dict[str, Any]:
                 )
             continue
         try:
-            found[name] = declared.read(text)
+            values_by_field[name] = declared.read(text)
         except ValueError as err:
             raise SettingsError(f"{declared.name}={text}: {err}") from err
-    return found
+    return values_by_field
 
 
 def variables(kind: type) -> dict[str, Variable]:
     """Return the environment variables that set the fields of a dataclass, by field."""
-    return {one.name: one.metadata[_METADATA] for one in fields(kind) if _METADATA in one.metadata}
+    return {
+        declared_field.name: declared_field.metadata[_METADATA]
+        for declared_field in fields(kind)
+        if _METADATA in declared_field.metadata
+    }

@@ -86,12 +86,12 @@ def server(port: int, answer: Callable[[str, str], Answer]) -> http.server.Threa
         timeout = _TIMEOUT_S
 
         def do_GET(self) -> None:
-            given = answer(self.path.partition("?")[0], self.headers.get("Accept", ""))
-            self.send_response(given.status)
-            self.send_header("Content-Type", given.content_type)
-            self.send_header("Content-Length", str(len(given.body)))
+            response = answer(self.path.partition("?")[0], self.headers.get("Accept", ""))
+            self.send_response(response.status)
+            self.send_header("Content-Type", response.content_type)
+            self.send_header("Content-Length", str(len(response.body)))
             self.end_headers()
-            self.wfile.write(given.body)
+            self.wfile.write(response.body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass

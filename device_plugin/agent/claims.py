@@ -76,7 +76,7 @@ class PublishedOffer:
         if not self._settings.dra_extended:
             return {}
         prefix = self._settings.resource_prefix
-        profiles = (one for board in self._boards for one in (*board.profiles, board.whole))
+        profiles = (profile for board in self._boards for profile in (*board.profiles, board.whole))
         return {f"{prefix}/{profile.resource_name}": CLAIM_SERVED for profile in profiles}
 
     def offer(self, objects: Sequence[GpuObject], desired: Desired, inventory: Inventory) -> None:
@@ -93,16 +93,18 @@ class PublishedOffer:
             for gpu in inventory.gpus
             if gpu.uuid in desired.gpus and desired.gpus[gpu.uuid].allocation.by_claims
         ]
-        self._boards = {one.gpu.board for one in gpus}
-        uid = next((one.node_uid for one in objects if one.node_uid), "")
+        self._boards = {offered_gpu.gpu.board for offered_gpu in gpus}
+        uid = next((gpu_object.node_uid for gpu_object in objects if gpu_object.node_uid), "")
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node.name, "uid": uid}
         owners = [{**owner, "controller": True}] if uid else []
-        said = [_matters(one) for one in gpus], uid
-        if said != self._said:  # describing 200 devices takes longer than the rest of a pass
+        publication_key = [_matters(offered_gpu) for offered_gpu in gpus], uid
+        if (
+            publication_key != self._said
+        ):  # describing 200 devices takes longer than the rest of a pass
             self._publisher.offer(resource_slices(self._node, gpus), owners)
-            self._said = said
-        offered = {one.gpu.uuid for one in gpus}
-        self._objects = [one for one in objects if one.uuid in offered]
+            self._said = publication_key
+        offered = {offered_gpu.gpu.uuid for offered_gpu in gpus}
+        self._objects = [gpu_object for gpu_object in objects if gpu_object.uuid in offered]
         self._notify()
 
     def problems(self) -> Refusals:
@@ -111,16 +113,25 @@ class PublishedOffer:
         GPUs with layouts are omitted, because they can be allocated without claims.
         """
         problem = (Reason.AGENT_ERROR, self._message())
-        alone = (o for o in self._objects if o.spec and o.spec.allocation is Allocation.DRA)
-        return {one.name: problem for one in alone} if self._publisher.problem else {}
+        dra_objects = (o for o in self._objects if o.spec and o.spec.allocation is Allocation.DRA)
+        return (
+            {gpu_object.name: problem for gpu_object in dra_objects}
+            if self._publisher.problem
+            else {}
+        )
 
     def _notify(self) -> None:
         """Post an event on each GPU if the slices cannot be written."""
         problem = self._publisher.problem
         if problem and problem != self._reported:
-            for one in self._objects:
-                event = Reason.AGENT_ERROR, self._message()
-                self._notices.post_gpu(one.name, one.object_uid, *event, warning=True)
+            for gpu_object in self._objects:
+                self._notices.post_gpu(
+                    gpu_object.name,
+                    gpu_object.object_uid,
+                    Reason.AGENT_ERROR,
+                    self._message(),
+                    warning=True,
+                )
         self._reported = problem
 
     def _message(self) -> str:
@@ -135,30 +146,40 @@ def _matters(offered: OfferedGpu) -> object:
     and goes with its pods, but its device is published either way.
     """
     gpu = offered.gpu
-    there = [(s.instance, s.health) for s in gpu.slices if s.health != gpu.health]
-    identity = gpu.uuid, gpu.index, gpu.board.key, gpu.health
-    return *identity, there, offered.taken, offered.shared
+    differing_slices = [(s.instance, s.health) for s in gpu.slices if s.health != gpu.health]
+    return (
+        gpu.uuid,
+        gpu.index,
+        gpu.board.key,
+        gpu.health,
+        differing_slices,
+        offered.taken,
+        offered.shared,
+    )
 
 
 def unavailable_instances(
-    gpu: Gpu, wanted: Sequence[PlacedInstance]
+    gpu: Gpu, planned_instances: Sequence[PlacedInstance]
 ) -> tuple[geometry.Instance, ...]:
     """Return the instances of a GPU that claims cannot get.
 
-    These are the existing instances that no claim has, and the planned instances (``wanted``)
-    that can still be created. If the board cannot have the planned instances, for example while
-    a pool changes its board, the agent creates none of them. The result then omits all planned
-    instances.
+    These are the existing instances that no claim has, and those of ``planned_instances`` that
+    can still be created. If the board cannot have the planned instances, for example while a pool
+    changes its board, the agent creates none of them. The result then omits all planned instances.
     """
-    there = [s.instance for s in gpu.slices]
-    result = [s.instance for s in gpu.unclaimed]
+    existing_instances = [s.instance for s in gpu.slices]
+    unavailable = [s.instance for s in gpu.unclaimed]
     try:
-        instances = [gpu.board.instance(*one.place) for one in wanted]
+        instances = [
+            gpu.board.instance(*placed_instance.place) for placed_instance in planned_instances
+        ]
         planner.check(gpu.board, instances)
     except MigError:
-        return tuple(result)
+        return tuple(unavailable)
     for instance in instances:
-        if instance not in there and not planner.violations(gpu.board, [*there, instance]):
-            there.append(instance)
-            result.append(instance)
-    return tuple(result)
+        if instance not in existing_instances and not planner.violations(
+            gpu.board, [*existing_instances, instance]
+        ):
+            existing_instances.append(instance)
+            unavailable.append(instance)
+    return tuple(unavailable)

@@ -68,14 +68,14 @@ class Desired:
 
         A device that still has slices is included unchanged, even if no GPU object specifies it.
         """
-        found: dict[str, Row] = {
+        rows: dict[str, Row] = {
             uuid: _row(uuid, spec.index, geometry.board(spec.board).key, spec.facts)
             for uuid, spec in self.gpus.items()
         }
         for gpu, row in zip(inventory.gpus, current_configuration(inventory), strict=True):
-            if gpu.slices or (gpu.uuid not in found and self.instances(gpu) is None):
-                found[gpu.uuid] = row
-        return sorted(found.values(), key=lambda gpu: (gpu["index"], gpu["uuid"]))
+            if gpu.slices or (gpu.uuid not in rows and self.instances(gpu) is None):
+                rows[gpu.uuid] = row
+        return sorted(rows.values(), key=lambda gpu: (gpu["index"], gpu["uuid"]))
 
 
 def current_configuration(inventory: Inventory) -> list[Row]:
@@ -90,18 +90,18 @@ def desired_from_objects(objects: Sequence[GpuObject], default_budget_bytes: int
     frozen: set[str] = set()
     all_frozen = False
     budget_bytes = default_budget_bytes
-    for wanted in objects:
-        if wanted.deleting:
+    for gpu_object in objects:
+        if gpu_object.deleting:
             continue
-        problem = _problem(wanted, gpus)
-        if wanted.spec is None or problem is not None:
-            refused[wanted.name] = problem or (Reason.INVALID_SPEC, wanted.problem)
-            frozen.add(wanted.uuid)
-            all_frozen = all_frozen or not wanted.uuid
+        problem = _problem(gpu_object, gpus)
+        if gpu_object.spec is None or problem is not None:
+            refused[gpu_object.name] = problem or (Reason.INVALID_SPEC, gpu_object.problem)
+            frozen.add(gpu_object.uuid)
+            all_frozen = all_frozen or not gpu_object.uuid
             continue
-        gpus[wanted.spec.uuid] = wanted.spec
-        if wanted.spec.node_budget:
-            budget_bytes = quantity.to_bytes(wanted.spec.node_budget)
+        gpus[gpu_object.spec.uuid] = gpu_object.spec
+        if gpu_object.spec.node_budget:
+            budget_bytes = quantity.to_bytes(gpu_object.spec.node_budget)
     strategies = [spec.mig_strategy for spec in sorted(gpus.values(), key=lambda s: s.index)]
     return Desired(
         gpus,
@@ -121,10 +121,12 @@ def _fits(gpu: Gpu, spec: GPUSpec) -> bool:
     return (gpu.index, gpu.board.key) == (spec.index, geometry.board(spec.board).key)
 
 
-def _problem(wanted: GpuObject, before: Mapping[str, GPUSpec]) -> tuple[Reason, str] | None:
-    spec = wanted.spec
+def _problem(
+    gpu_object: GpuObject, accepted_specs: Mapping[str, GPUSpec]
+) -> tuple[Reason, str] | None:
+    spec = gpu_object.spec
     if spec is None:
-        return Reason.INVALID_SPEC, wanted.problem
+        return Reason.INVALID_SPEC, gpu_object.problem
     try:
         geometry.board(spec.board)
     except UnknownBoardError as err:
@@ -143,8 +145,8 @@ def _problem(wanted: GpuObject, before: Mapping[str, GPUSpec]) -> tuple[Reason, 
             f"spec.migMode is {spec.mig_mode.value}, which contradicts spec.instances:"
             f" {geometry.WHOLE} is MIG off, every other profile MIG on"
         )
-    if spec.uuid in before:
+    if spec.uuid in accepted_specs:
         return Reason.NODE_CONFLICT, f"another GPU object of this node has {spec.uuid}"
-    if any(spec.index == other.index for other in before.values()):
+    if any(spec.index == accepted_spec.index for accepted_spec in accepted_specs.values()):
         return Reason.NODE_CONFLICT, f"another GPU object of this node has index {spec.index}"
     return None

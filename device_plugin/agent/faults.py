@@ -29,105 +29,105 @@ def carry_out_all(
 
     Objects whose name is in ``refused`` are skipped.
     """
-    now = datetime.datetime.now(datetime.UTC)
+    utc_now = datetime.datetime.now(datetime.UTC)
     gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
     return {
-        wanted.uuid: carry_out(gpud, wanted, gpus[wanted.uuid], now)
-        for wanted in objects
-        if wanted.uuid in gpus and wanted.name not in refused
+        gpu_object.uuid: carry_out(gpud, gpu_object, gpus[gpu_object.uuid], utc_now)
+        for gpu_object in objects
+        if gpu_object.uuid in gpus and gpu_object.name not in refused
     }
 
 
 def carry_out(
-    gpud: Gpud, wanted: GpuObject, gpu: Gpu, now: datetime.datetime
+    gpud: Gpud, gpu_object: GpuObject, gpu: Gpu, utc_now: datetime.datetime
 ) -> tuple[FaultStatus, ...]:
     """Inject and clear faults as a GPU's spec requests; return the status of each of its faults.
 
     Raises:
         GpudUnreachable: no connection to gpud; the next pass tries everything again.
     """
-    requested = wanted.spec.faults if wanted.spec is not None else ()
-    known = {one.id: one for one in wanted.status.faults}
-    for fault_id in sorted(known.keys() - {one.id for one in requested}):
+    requested = gpu_object.spec.faults if gpu_object.spec is not None else ()
+    earlier_statuses = {fault.id: fault for fault in gpu_object.status.faults}
+    for fault_id in sorted(earlier_statuses.keys() - {fault.id for fault in requested}):
         if fault_id in gpu.faults:
             _clear(gpud, gpu, fault_id)
-    return tuple(_results(gpud, gpu, requested, known, now))
+    return tuple(_results(gpud, gpu, requested, earlier_statuses, utc_now))
 
 
 def _results(
     gpud: Gpud,
     gpu: Gpu,
     requested: Sequence[WantedFault],
-    known: dict[str, FaultStatus],
-    now: datetime.datetime,
+    earlier_statuses: dict[str, FaultStatus],
+    utc_now: datetime.datetime,
 ) -> Iterator[FaultStatus]:
-    for one in requested:
-        before = known.get(one.id)
-        if before is not None and before.phase in _FINAL:
-            yield before
-        elif one.kind in LASTING:
-            yield _lasting(gpud, gpu, one, now)
+    for fault in requested:
+        earlier_status = earlier_statuses.get(fault.id)
+        if earlier_status is not None and earlier_status.phase in _FINAL:
+            yield earlier_status
+        elif fault.kind in LASTING:
+            yield _lasting(gpud, gpu, fault, utc_now)
         else:
-            yield _inject(gpud, gpu, one, 0, FaultPhase.INJECTED)
+            yield _inject(gpud, gpu, fault, 0, FaultPhase.INJECTED)
 
 
-def _lasting(gpud: Gpud, gpu: Gpu, one: WantedFault, now: datetime.datetime) -> FaultStatus:
+def _lasting(gpud: Gpud, gpu: Gpu, fault: WantedFault, utc_now: datetime.datetime) -> FaultStatus:
     left_ms = 0
-    if one.until:
-        until = parse_timestamp(one.until)
+    if fault.until:
+        until = parse_timestamp(fault.until)
         if until is None:
-            message = f"until is not a time with its zone: {one.until!r}"
-            return FaultStatus(id=one.id, phase=FaultPhase.REFUSED, message=message)
-        left_ms = int((until - now).total_seconds() * 1000)
+            message = f"until is not a time with its zone: {fault.until!r}"
+            return FaultStatus(id=fault.id, phase=FaultPhase.REFUSED, message=message)
+        left_ms = int((until - utc_now).total_seconds() * 1000)
         if left_ms <= 0:
-            if one.id in gpu.faults:
-                _clear(gpud, gpu, one.id)
-            return FaultStatus(id=one.id, phase=FaultPhase.CLEARED, message="its time is up")
-    if one.id in gpu.faults:
-        return FaultStatus(id=one.id, phase=FaultPhase.ACTIVE)
-    return _inject(gpud, gpu, one, left_ms, FaultPhase.ACTIVE)
+            if fault.id in gpu.faults:
+                _clear(gpud, gpu, fault.id)
+            return FaultStatus(id=fault.id, phase=FaultPhase.CLEARED, message="its time is up")
+    if fault.id in gpu.faults:
+        return FaultStatus(id=fault.id, phase=FaultPhase.ACTIVE)
+    return _inject(gpud, gpu, fault, left_ms, FaultPhase.ACTIVE)
 
 
 def _inject(
-    gpud: Gpud, gpu: Gpu, one: WantedFault, duration_ms: int, phase: FaultPhase
+    gpud: Gpud, gpu: Gpu, fault: WantedFault, duration_ms: int, phase: FaultPhase
 ) -> FaultStatus:
     instance = ""
-    if one.profile is not None:
-        found = [
+    if fault.profile is not None:
+        slice_uuids = [
             s.uuid
             for s in sorted(gpu.slices, key=lambda s: planner.place_order(s.instance))
-            if _is_meant(planner.place_of(s.instance), one)
+            if _is_meant(planner.place_of(s.instance), fault)
         ]
-        if not found:
-            what = (
-                str(Place(one.profile, one.start, one.compute_start))
-                if one.start is not None
-                else one.profile
+        if not slice_uuids:
+            slice_name = (
+                str(Place(fault.profile, fault.start, fault.compute_start))
+                if fault.start is not None
+                else fault.profile
             )
-            message = f"{gpu.uuid} has no slice {what}"
-            return FaultStatus(id=one.id, phase=FaultPhase.REFUSED, message=message)
-        instance = found[0]
+            message = f"{gpu.uuid} has no slice {slice_name}"
+            return FaultStatus(id=fault.id, phase=FaultPhase.REFUSED, message=message)
+        instance = slice_uuids[0]
     try:
         gpud.inject_fault(
-            id=one.id,
+            id=fault.id,
             gpu_uuid=gpu.uuid,
             instance=instance,
-            kind=one.kind.value,
-            xid=one.xid or 0,
-            count=one.count,
+            kind=fault.kind.value,
+            xid=fault.xid or 0,
+            count=fault.count,
             duration_ms=duration_ms,
         )
     except GpudError as err:
-        return FaultStatus(id=one.id, phase=FaultPhase.REFUSED, message=err.message[:512])
-    _log.warning("injected %s on GPU %d", one, gpu.index)
-    return FaultStatus(id=one.id, phase=phase, slice=instance)
+        return FaultStatus(id=fault.id, phase=FaultPhase.REFUSED, message=err.message[:512])
+    _log.warning("injected %s on GPU %d", fault, gpu.index)
+    return FaultStatus(id=fault.id, phase=phase, slice=instance)
 
 
-def _is_meant(place: Place, one: WantedFault) -> bool:
+def _is_meant(place: Place, fault: WantedFault) -> bool:
     return (
-        place.profile == one.profile
-        and one.start in (None, place.start)
-        and one.compute_start in (None, place.compute_start)
+        place.profile == fault.profile
+        and fault.start in (None, place.start)
+        and fault.compute_start in (None, place.compute_start)
     )
 
 

@@ -129,19 +129,21 @@ class FunctionBinder:
                 rest.
         """
         self._said.clear()
-        there = self._hcad.functions()
+        states_by_id = self._hcad.functions()
         self._seen_at = self._clock()
         view = self._view()
-        held = {one.id: view.holders.get(one.id, ()) for one in self._functions}
-        self._forget({pod.uid for pods in held.values() for pod in pods})
+        holders_by_id = {
+            function.id: view.holders.get(function.id, ()) for function in self._functions
+        }
+        self._forget({pod.uid for pods in holders_by_id.values() for pod in pods})
         for function in self._functions:
-            if function.id not in there:
+            if function.id not in states_by_id:
                 self._hcad.add(function.id, self._rate_gbps)
         settled = True
         for function in self._functions:
-            state = there.get(function.id, FunctionState(function.id, "", (), ""))
-            if held[function.id]:
-                pods = [pod for pod in held[function.id] if pod.uid]
+            state = states_by_id.get(function.id, FunctionState(function.id, "", (), ""))
+            if holders_by_id[function.id]:
+                pods = [pod for pod in holders_by_id[function.id] if pod.uid]
                 settled &= bool(pods) and self._bind(state, pods[-1])
             elif state.pod_uid and view.complete:  # otherwise the kubelet has just started
                 self._hcad.release(function.id)
@@ -161,8 +163,10 @@ class FunctionBinder:
         if self._expecting and self._holders.age_s() >= _UNSETTLED_S:
             return self._holders.refresh()
         view = self._holders.last_view()
-        ours = [pod for one in self._functions for pod in view.holders.get(one.id, ())]
-        if all(pod.uid for pod in ours) or self._holders.age_s() < _UNSETTLED_S:
+        own_holders = [
+            pod for function in self._functions for pod in view.holders.get(function.id, ())
+        ]
+        if all(pod.uid for pod in own_holders) or self._holders.age_s() < _UNSETTLED_S:
             return view
         return self._holders.refresh()
 
@@ -186,9 +190,9 @@ class FunctionBinder:
         if refused and pod.uid not in self._reported:
             self._reported.add(pod.uid)
             self._notices.post(pod, Reason.REFUSED, refused)
-        wanted = (pod.uid, facts.addresses if not refused else (), refused)
-        if wanted != (state.pod_uid, state.addresses, state.refused):
-            self._hcad.bind(state.name, pod, wanted[1], refused)
+        required_binding = (pod.uid, facts.addresses if not refused else (), refused)
+        if required_binding != (state.pod_uid, state.addresses, state.refused):
+            self._hcad.bind(state.name, pod, required_binding[1], refused)
             _log.info("%s: bound to %s/%s", state.name, pod.namespace, pod.name)
         return True
 
@@ -197,12 +201,12 @@ class FunctionBinder:
 
         Earlier answers do not count: an address that a pod has lost may belong to another pod.
         """
-        now = self._clock()
-        first, last = self._queried_at.get(pod.uid, (now, float("-inf")))
-        least, most = _ASK_AGAIN_S
-        if now - last < min(max(least, (now - first) / 10), most):
+        now_s = self._clock()
+        first, last = self._queried_at.get(pod.uid, (now_s, float("-inf")))
+        min_pause_s, max_pause_s = _ASK_AGAIN_S
+        if now_s - last < min(max(min_pause_s, (now_s - first) / 10), max_pause_s):
             return None
-        self._queried_at[pod.uid] = (first, now)
+        self._queried_at[pod.uid] = (first, now_s)
         try:
             facts = self._kube.pod(pod.namespace, pod.name)
         except ClusterError as err:
@@ -212,7 +216,7 @@ class FunctionBinder:
             return None  # deleted, or another pod of that name: the kubelet's next List shows it
         if not facts.addresses and not facts.host_network:
             return None
-        self._known_at[pod.uid] = now
+        self._known_at[pod.uid] = now_s
         return facts
 
     def _forget(self, uids: set[str]) -> None:

@@ -15,7 +15,7 @@ SUPERVISOR_SILENT_S = 30.0  # it writes a heartbeat every second
 
 
 def evaluate_probe(
-    path: str, pulse: Pulse, now: float, supervisor_silent_s: float = 0.0
+    path: str, pulse: Pulse, now_s: float, supervisor_silent_s: float = 0.0
 ) -> tuple[int, str]:
     """Return the HTTP status and text with which to answer a probe.
 
@@ -25,18 +25,18 @@ def evaluate_probe(
     """
     match path:
         case "/healthz" | "/livez":
-            moment, what = pulse.began, "begun"
+            moment, milestone = pulse.began, "begun"
         case "/readyz":
-            moment, what = pulse.succeeded, "succeeded"
+            moment, milestone = pulse.succeeded, "succeeded"
         case _:
             return 404, "probes: /healthz, /readyz\n"
     if supervisor_silent_s > SUPERVISOR_SILENT_S:
         return 503, f"the supervisor has done nothing for {supervisor_silent_s:.0f} s\n"
     if moment is None:
-        return 503, f"no pass has {what} yet\n"
-    age_s = now - moment
+        return 503, f"no pass has {milestone} yet\n"
+    age_s = now_s - moment
     if age_s > STALE_AFTER_S:
-        return 503, f"no pass has {what} for {age_s:.0f} s\n"
+        return 503, f"no pass has {milestone} for {age_s:.0f} s\n"
     return 200, "ok\n"
 
 

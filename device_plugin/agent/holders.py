@@ -63,10 +63,12 @@ class Holders:
                 self._notify(self._memory.view)
                 raise
             self._seen_at = self._listed_at
-            given: dict[str, set[Kind]] = {}
+            kinds_by_slice: dict[str, set[Kind]] = {}
             for device, name in listing.given.items():
-                given.setdefault(slice_uuid_of(device), set()).add(Kind(name, is_share(device)))
-            self._given = {uuid: frozenset(kinds) for uuid, kinds in given.items()}
+                kinds_by_slice.setdefault(slice_uuid_of(device), set()).add(
+                    Kind(name, is_share(device))
+                )
+            self._given = {uuid: frozenset(kinds) for uuid, kinds in kinds_by_slice.items()}
             view = self._memory.observe(
                 listing.holders,
                 self._own_pod in listing.pod_names and listing.complete,

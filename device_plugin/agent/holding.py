@@ -54,7 +54,7 @@ class HolderMemory:
         return frozenset(self._pods)
 
     def observe(
-        self, listed: Mapping[str, tuple[HolderPod, ...]], kubelet_synced: bool, now: float
+        self, listed: Mapping[str, tuple[HolderPod, ...]], kubelet_synced: bool, now_s: float
     ) -> View:
         """Update the holders from one List of pods, and return the holders.
 
@@ -65,45 +65,45 @@ class HolderMemory:
             self._missing_since.clear()
             self._synced_since = None
         elif self._synced_since is None:
-            self._synced_since = now
-        if self._synced_since is not None and now - self._synced_since >= ABSENT_S:
+            self._synced_since = now_s
+        if self._synced_since is not None and now_s - self._synced_since >= ABSENT_S:
             self._complete = True
-        known: dict[str, tuple[HolderPod, ...]] = {}
+        pods_by_uuid: dict[str, tuple[HolderPod, ...]] = {}
         for uuid in self._pods.keys() | listed.keys():
-            before = self._pods.get(uuid, ())
-            there = tuple(_with_uid(pod, before) for pod in listed.get(uuid, ()))
-            pods = there or tuple(
-                pod for pod in before if not self._is_gone(uuid, pod, kubelet_synced, now)
+            earlier_pods = self._pods.get(uuid, ())
+            listed_pods = tuple(_with_uid(pod, earlier_pods) for pod in listed.get(uuid, ()))
+            pods = listed_pods or tuple(
+                pod for pod in earlier_pods if not self._is_gone(uuid, pod, kubelet_synced, now_s)
             )
             if pods:
-                known[uuid] = pods
-        self._pods = known
+                pods_by_uuid[uuid] = pods
+        self._pods = pods_by_uuid
         self._missing_since = {
             (uuid, pod): since
             for (uuid, pod), since in self._missing_since.items()
-            if pod in known.get(uuid, ()) and uuid not in listed
+            if pod in pods_by_uuid.get(uuid, ()) and uuid not in listed
         }
         return self.view
 
-    def _is_gone(self, uuid: str, pod: HolderPod, kubelet_synced: bool, now: float) -> bool:
+    def _is_gone(self, uuid: str, pod: HolderPod, kubelet_synced: bool, now_s: float) -> bool:
         if not kubelet_synced:
             return False
-        return now - self._missing_since.setdefault((uuid, pod), now) >= ABSENT_S
+        return now_s - self._missing_since.setdefault((uuid, pod), now_s) >= ABSENT_S
 
 
 def _by_slice(
     pods: Mapping[str, tuple[HolderPod, ...]],
 ) -> dict[str, tuple[HolderPod, ...]]:
     """Return the pods of each slice, whichever of its shares they hold."""
-    found: dict[str, dict[HolderPod, None]] = {}
+    pods_by_slice: dict[str, dict[HolderPod, None]] = {}
     for device in sorted(pods):
-        found.setdefault(slice_uuid_of(device), {}).update(dict.fromkeys(pods[device]))
-    return {uuid: tuple(there) for uuid, there in found.items()}
+        pods_by_slice.setdefault(slice_uuid_of(device), {}).update(dict.fromkeys(pods[device]))
+    return {uuid: tuple(unique_pods) for uuid, unique_pods in pods_by_slice.items()}
 
 
-def _with_uid(pod: HolderPod, before: tuple[HolderPod, ...]) -> HolderPod:
+def _with_uid(pod: HolderPod, earlier_pods: tuple[HolderPod, ...]) -> HolderPod:
     """Return the pod; if its UID is unknown, return the earlier holder with its name, if any."""
     if pod.uid:
         return pod
-    same_name = (b for b in before if (b.namespace, b.name) == (pod.namespace, pod.name))
+    same_name = (b for b in earlier_pods if (b.namespace, b.name) == (pod.namespace, pod.name))
     return next(same_name, pod)

@@ -45,12 +45,12 @@ def install(root: Path, sources: Sequence[Path] = ()) -> Path:
     digest = _digest(files.values())
     directory = root / digest
     targets = [directory / name for name in files]
-    there = all(target.exists() for target in targets)
+    has_targets = all(target.exists() for target in targets)
     directory.mkdir(parents=True, exist_ok=True)
     empty = directory / device_files.EMPTY
     empty.touch()
     empty.chmod(device_files.MODE)
-    if there and _digest(targets) == digest:  # false after a crash of the node
+    if has_targets and _digest(targets) == digest:  # false after a crash of the node
         return directory
     for source, target in zip(files.values(), targets, strict=True):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -39,9 +39,9 @@ class Entry:
         """Return the resource of the slice's devices, and whether each device is a share."""
         return Kind(self.resource, self.shared is not None)
 
-    def has_all_of(self, other: "Entry") -> bool:
+    def has_all_of(self, entry: "Entry") -> bool:
         """Return whether this entry includes every device of the other one."""
-        return self.kind == other.kind and self.count >= other.count
+        return self.kind == entry.kind and self.count >= entry.count
 
 
 @dataclass(slots=True)
@@ -74,11 +74,11 @@ class Listing:
         self, target: OfferedResources, slices: Collection[MigSlice]
     ) -> frozenset[str]:
         """Return the UUIDs of slices that must leave the list that they are on."""
-        there = {s.uuid for s in slices}
+        existing_uuids = {s.uuid for s in slices}
         return frozenset(
             uuid
             for uuid, entry in (self._entries or {}).items()
-            if uuid in there and not _is_kept(entry, _target_entry(uuid, target))
+            if uuid in existing_uuids and not _is_kept(entry, _target_entry(uuid, target))
         )
 
     def current_resources(
@@ -92,10 +92,10 @@ class Listing:
         names, shared = dict(target.names), dict(target.shared)
         former = {uuid: entry for uuid, (entry, _) in self._settling().items()}
         moving = self.find_leaving(target, slices)
-        former |= {uuid: one for uuid, one in (self._entries or {}).items() if uuid in moving}
-        there = {s.uuid for s in slices}
+        former |= {uuid: entry for uuid, entry in (self._entries or {}).items() if uuid in moving}
+        existing_uuids = {s.uuid for s in slices}
         for uuid, entry in former.items():
-            if uuid not in there:
+            if uuid not in existing_uuids:
                 continue
             names[uuid] = entry.resource
             shared.pop(uuid, None)
@@ -118,8 +118,8 @@ class Listing:
         """Take slices off the lists that they are on."""
         for uuid in uuids:
             entry = (self._entries or {}).pop(uuid, None)
-            wanted = _target_entry(uuid, target)
-            if entry is not None and (wanted is None or wanted.kind != entry.kind):
+            target_entry = _target_entry(uuid, target)
+            if entry is not None and (target_entry is None or target_entry.kind != entry.kind):
                 self._left[uuid] = entry, self.clock()
 
     def record(self, present: OfferedResources, listed: Collection[str]) -> None:
@@ -147,29 +147,29 @@ class Listing:
         ``leaving`` are slices that are withdrawn or listed under no resource. Unhealthy slices are
         not counted, because the kubelet does not count them either.
         """
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         slices = inventory.unclaimed_slices()
         present, hidden = self.current_resources(target, slices), self.find_unlisted(target, slices)
         moving = self.find_leaving(target, slices)
         for gpu in inventory.gpus:
-            for one in gpu.unclaimed:
-                uuid = one.uuid
-                if uuid in leaving or uuid in hidden or not is_allocatable(gpu, one):
+            for mig_slice in gpu.unclaimed:
+                uuid = mig_slice.uuid
+                if uuid in leaving or uuid in hidden or not is_allocatable(gpu, mig_slice):
                     continue
-                entry, wanted = (
+                entry, target_entry = (
                     _target_entry(uuid, replace(present, problem="")),
                     _target_entry(uuid, target),
                 )
                 if uuid in moving:  # if only the number of shares falls, the remaining shares stay
-                    same = entry and wanted and entry.kind == wanted.kind
-                    entry = wanted if same else None
+                    has_same_kind = entry and target_entry and entry.kind == target_entry.kind
+                    entry = target_entry if has_same_kind else None
                 if entry is not None:
-                    found[entry.resource] += entry.count
-        return found
+                    counts[entry.resource] += entry.count
+        return counts
 
     def _settling(self) -> dict[str, tuple[Entry, float]]:
         since = self.seen_at() - SETTLE_S
-        return {uuid: one for uuid, one in self._left.items() if one[1] > since}
+        return {uuid: departure for uuid, departure in self._left.items() if departure[1] > since}
 
 
 def _target_entry(uuid: str, target: OfferedResources) -> Entry | None:
@@ -178,5 +178,5 @@ def _target_entry(uuid: str, target: OfferedResources) -> Entry | None:
     return Entry(target.names[uuid], target.shared.get(uuid))
 
 
-def _is_kept(entry: Entry, wanted: Entry | None) -> bool:
-    return wanted is not None and wanted.has_all_of(entry)
+def _is_kept(entry: Entry, target_entry: Entry | None) -> bool:
+    return target_entry is not None and target_entry.has_all_of(entry)

@@ -90,8 +90,15 @@ class Agent:
         self._kubelet_side = kubelet_side
         self._libraries_dir = libraries_dir
         self._offering = Offering(
-            *(settings, libraries_dir, kubelet_side, holders, binder, self._claims),
-            *(node_status, clock, record),
+            settings,
+            libraries_dir,
+            kubelet_side,
+            holders,
+            binder,
+            self._claims,
+            look=node_status,
+            clock=clock,
+            record=record,
         )
         self._wake = wake
         self._withdrawals = Withdrawals(notices)
@@ -184,120 +191,128 @@ class Agent:
                 pass was completed.
             OSError: a file or socket on the node could not be written.
         """
-        this = Pass()
+        pass_state = Pass()
         for stage in STAGES:
-            stage(self, this)
-        if this.failures:
-            raise this.failures[0]
-        settled = not this.refused and all(step.settled for step in this.steps.values())
+            stage(self, pass_state)
+        if pass_state.failures:
+            raise pass_state.failures[0]
+        settled = not pass_state.refused and all(step.settled for step in pass_state.steps.values())
         waits = self._offering.unlisting.has_pending or self._kubelet_side.has_pending()
         return settled and not waits
 
-    def _list_pods(self, this: Pass) -> None:
+    def _list_pods(self, pass_state: Pass) -> None:
         """List the kubelet's pods and their devices; if that fails, no slice counts as free."""
         try:
             view = self._holders.refresh()
         except PodResourcesError as err:
-            this.failures.append(err)
+            pass_state.failures.append(err)
         else:
-            this.held = view.holders
+            pass_state.held = view.holders
             self._kubelet_side.confirm_listed(view.devices)
             self._binder.wake()
 
-    def _read_objects(self, this: Pass) -> None:
+    def _read_objects(self, pass_state: Pass) -> None:
         """Read the node's GPU objects; without the API server, keep those of the last pass."""
         try:
             self._objects = self._gpu_objects.gpus()
         except ClusterError as err:
-            this.failures.append(err)
+            pass_state.failures.append(err)
         if self._objects is not None:
-            this.desired = desired_from_objects(self._objects, self._default_budget_bytes)
-            self._offering.set_desired(this.desired, in_pool=bool(self._objects))
+            pass_state.desired = desired_from_objects(self._objects, self._default_budget_bytes)
+            self._offering.set_desired(pass_state.desired, in_pool=bool(self._objects))
 
-    def _configure_gpus(self, this: Pass) -> None:
-        this.inventory, this.refused = self._configure(this.desired)
+    def _configure_gpus(self, pass_state: Pass) -> None:
+        pass_state.inventory, pass_state.refused = self._configure(pass_state.desired)
 
-    def _plan(self, this: Pass) -> None:
+    def _plan(self, pass_state: Pass) -> None:
         """Plan what each GPU creates and destroys; no slice is destroyed before it is unlisted."""
-        steps = {gpu.uuid: self._steps(gpu, this) for gpu in this.inventory.gpus}
-        this.steps = self._offering.advance_unlisting(this.inventory, steps)
+        steps = {gpu.uuid: self._steps(gpu, pass_state) for gpu in pass_state.inventory.gpus}
+        pass_state.steps = self._offering.advance_unlisting(pass_state.inventory, steps)
 
-    def _set_shares(self, this: Pass) -> None:
+    def _set_shares(self, pass_state: Pass) -> None:
         """Report to gpud how many pods share a slice: a pod may hold a share once it is listed."""
-        self._send_sharing(this.inventory, this.steps)
+        self._send_sharing(pass_state.inventory, pass_state.steps)
 
-    def _offer(self, this: Pass) -> None:
+    def _offer(self, pass_state: Pass) -> None:
         """Update the kubelet's lists; a slice that is to be destroyed leaves its list first."""
-        self._offering.offer(this.inventory, this.steps)
+        self._offering.offer(pass_state.inventory, pass_state.steps)
 
-    def _change_instances(self, this: Pass) -> None:
+    def _change_instances(self, pass_state: Pass) -> None:
         """Destroy and create instances, then update the lists."""
-        if not any(step.destroy or step.create for step in this.steps.values()):
+        if not any(step.destroy or step.create for step in pass_state.steps.values()):
             return
-        for gpu in this.inventory.gpus:
-            this.steps[gpu.uuid] = self._take(gpu, this.steps[gpu.uuid])
-        this.inventory = self._gpud.inventory()
-        self._set_shares(this)
-        self._offer(this)
+        for gpu in pass_state.inventory.gpus:
+            pass_state.steps[gpu.uuid] = self._take(gpu, pass_state.steps[gpu.uuid])
+        pass_state.inventory = self._gpud.inventory()
+        self._set_shares(pass_state)
+        self._offer(pass_state)
 
-    def _offer_claims(self, this: Pass) -> None:
+    def _offer_claims(self, pass_state: Pass) -> None:
         if self._objects is not None:
-            self._claims.offer(self._objects, this.desired, this.inventory)
+            self._claims.offer(self._objects, pass_state.desired, pass_state.inventory)
 
-    def _inject_faults(self, this: Pass) -> None:
+    def _inject_faults(self, pass_state: Pass) -> None:
         """Inject the faults that GPU objects request, and record that gpud answered."""
         objects = self._objects or ()
-        this.faults = faults.carry_out_all(self._gpud, objects, this.inventory, this.refused)
-        self._inventory = this.inventory
+        pass_state.faults = faults.carry_out_all(
+            self._gpud, objects, pass_state.inventory, pass_state.refused
+        )
+        self._inventory = pass_state.inventory
         self._presence.record_answer()
 
-    def _forget_devices(self, this: Pass) -> None:
+    def _forget_devices(self, pass_state: Pass) -> None:
         """Collect the node's devices, and make the kubelet's side forget all others."""
-        self._kubelet_side.report_claim_health(orphans.health_by_device(this.inventory))
-        this.devices = {s.uuid for s in this.inventory.slices()}
-        this.devices |= {function.id for function in self._binder.functions}
-        self._kubelet_side.keep_only(this.devices)
+        self._kubelet_side.report_claim_health(orphans.health_by_device(pass_state.inventory))
+        pass_state.devices = {s.uuid for s in pass_state.inventory.slices()}
+        pass_state.devices |= {function.id for function in self._binder.functions}
+        self._kubelet_side.keep_only(pass_state.devices)
 
-    def _remove_libraries(self, this: Pass) -> None:
+    def _remove_libraries(self, pass_state: Pass) -> None:
         """Remove libraries of older versions once every pod that may have them is known."""
         view = self._holders.last_view()
-        this.holders = view.holders
-        claimed = {s.uuid for s in this.inventory.claimed_slices()}
-        in_use = (this.devices - claimed) & this.holders.keys()
-        if this.held is not None and view.complete and self._kubelet_side.all_ours(in_use):
+        pass_state.holders = view.holders
+        claimed = {s.uuid for s in pass_state.inventory.claimed_slices()}
+        in_use = (pass_state.devices - claimed) & pass_state.holders.keys()
+        if pass_state.held is not None and view.complete and self._kubelet_side.all_ours(in_use):
             libraries.remove_others(self._libraries_dir)
 
-    def _send_events(self, this: Pass) -> None:
-        self._withdrawals.notify(this.inventory, this.steps, this.holders, this.desired.gpus)
-        self._healths.notify(self._objects or (), this.inventory.gpus, this.holders)
-        self._clocks.notify(self._objects or (), this.inventory, this.holders)
+    def _send_events(self, pass_state: Pass) -> None:
+        self._withdrawals.notify(
+            pass_state.inventory, pass_state.steps, pass_state.holders, pass_state.desired.gpus
+        )
+        self._healths.notify(self._objects or (), pass_state.inventory.gpus, pass_state.holders)
+        self._clocks.notify(self._objects or (), pass_state.inventory, pass_state.holders)
 
-    def _report(self, this: Pass) -> None:
+    def _report(self, pass_state: Pass) -> None:
         """Write the status of the GPU objects, unless the API server has failed in this pass."""
-        if any(isinstance(failure, ClusterError) for failure in this.failures):
+        if any(isinstance(failure, ClusterError) for failure in pass_state.failures):
             return
         connected = self._kubelet_side.connected_resources()
         self.served = connected & self._offering.listed
         served = frozenset[str]() if self._leaving.is_set() else connected
-        rivals = self._look_for_rivals(this)
+        rivals = self._look_for_rivals(pass_state)
         self._reporter.report(
             self._objects or (),
-            this.inventory,
-            this.steps,
-            this.holders,
+            pass_state.inventory,
+            pass_state.steps,
+            pass_state.holders,
             served - rivals.keys(),
-            {**self._claims.problems(), **this.refused},
-            *self._offering.name_resources(this.inventory, this.steps),
-            this.faults,
+            {**self._claims.problems(), **pass_state.refused},
+            *self._offering.name_resources(pass_state.inventory, pass_state.steps),
+            pass_state.faults,
             rivals,
         )
 
-    def _look_for_rivals(self, this: Pass) -> Mapping[str, str]:
+    def _look_for_rivals(self, pass_state: Pass) -> Mapping[str, str]:
         if self._rivals is None:
             return {}
-        resources = set(self._offering.name_resources(this.inventory, this.steps)[0].names.values())
-        ours = {s.uuid for s in this.inventory.slices()} | self._offering.unlisting.unlisted
-        return self._rivals.find_rivals(resources, ours, self._objects or ())
+        resources = set(
+            self._offering.name_resources(pass_state.inventory, pass_state.steps)[0].names.values()
+        )
+        own_ids = {
+            s.uuid for s in pass_state.inventory.slices()
+        } | self._offering.unlisting.unlisted
+        return self._rivals.find_rivals(resources, own_ids, self._objects or ())
 
     def _configure(self, desired: Desired) -> tuple[Inventory, Refusals]:
         """Send gpud the GPUs that should exist, unless it has exactly these."""
@@ -317,28 +332,32 @@ class Agent:
         self._configured = requested
         return self._gpud.inventory(), desired.refused
 
-    def _steps(self, gpu: Gpu, this: Pass) -> Steps:
-        held, instances = this.held, this.desired.instances(gpu)
+    def _steps(self, gpu: Gpu, pass_state: Pass) -> Steps:
+        holders, instances = pass_state.held, pass_state.desired.instances(gpu)
         unlisting = self._offering.unlisting
-        kept = (s.instance for s in gpu.unclaimed if s.uuid not in unlisting.unlisted)
-        wanted = map(planner.place_of, kept) if instances is None else (i.place for i in instances)
+        listed_instances = (s.instance for s in gpu.unclaimed if s.uuid not in unlisting.unlisted)
+        desired_places = (
+            map(planner.place_of, listed_instances)
+            if instances is None
+            else (i.place for i in instances)
+        )
         releasable = {
             s.uuid
             for s in gpu.slices
-            if held is not None
-            and not held.get(s.uuid)
+            if holders is not None
+            and not holders.get(s.uuid)
             and not s.contexts
             and unlisting.unlisted_for(s.uuid) >= SETTLE_S
         }
-        return plan_steps(gpu, list(wanted), releasable)
+        return plan_steps(gpu, list(desired_places), releasable)
 
     def _take(self, gpu: Gpu, steps: Steps) -> Steps:
         """Destroy and create instances of one GPU; return the steps that are left."""
-        gone: set[str] = set()
-        made = set()
+        destroyed_uuids: set[str] = set()
+        created_instances = set()
         problem = steps.problem
         try:
-            gone.update(s.uuid for s in steps.destroy if self._destroy(gpu, s))
+            destroyed_uuids.update(s.uuid for s in steps.destroy if self._destroy(gpu, s))
             for instance in steps.create:
                 place = planner.place_of(instance)
                 self._gpud.create_instance(
@@ -347,15 +366,15 @@ class Agent:
                 # a whole GPU with this UUID may have been destroyed before
                 if instance.profile.is_whole:
                     self._kubelet_side.allow(gpu.uuid)
-                made.add(instance)
+                created_instances.add(instance)
                 _log.info("created %s on GPU %d", instance, gpu.index)
         except GpudError as err:
             _log.warning("GPU %d: %s", gpu.index, err)
             problem = str(err)
         return Steps(
-            withdraw=tuple(s for s in steps.withdraw if s.uuid not in gone),
+            withdraw=tuple(s for s in steps.withdraw if s.uuid not in destroyed_uuids),
             listed=steps.listed,
-            create=tuple(i for i in steps.create if i not in made),
+            create=tuple(i for i in steps.create if i not in created_instances),
             claimed=steps.claimed,
             renamed=steps.renamed,
             problem=problem,

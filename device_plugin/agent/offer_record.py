@@ -42,7 +42,7 @@ class _Record(Model):
     @model_validator(mode="after")
     def _once(self) -> Self:
         for of_gpu in self.sharing.values():
-            if len({one.name for one in of_gpu}) < len(of_gpu):
+            if len({shared_resource.name for shared_resource in of_gpu}) < len(of_gpu):
                 raise ValueError("one resource has two sharing configurations")
         return self
 
@@ -68,17 +68,17 @@ class OfferRecord:
         if text is None:
             return None
         try:
-            found = _Record.model_validate_json(text, strict=True)
+            record = _Record.model_validate_json(text, strict=True)
         except ValidationError as err:
             first = err.errors(include_url=False, include_input=False)[0]
             _log.warning("%s is not read: %s %s", self._path, first["loc"], first["msg"])
             return None
-        if found.node != self._node:
+        if record.node != self._node:
             _log.warning("%s is not read: it belongs to another node", self._path)
             return None
-        return found.strategy, {
-            uuid: tuple(Shared(**dict(one)) for one in of_gpu)
-            for uuid, of_gpu in found.sharing.items()
+        return record.strategy, {
+            uuid: tuple(Shared(**dict(shared_resource)) for shared_resource in of_gpu)
+            for uuid, of_gpu in record.sharing.items()
         }
 
     def write(self, strategy: Strategy, sharing: Sharing) -> None:
@@ -86,17 +86,17 @@ class OfferRecord:
 
         If the record cannot be written, the older record is deleted.
         """
-        now = strategy, {uuid: tuple(of_gpu) for uuid, of_gpu in sharing.items() if of_gpu}
-        if now == self._written:
+        naming = strategy, {uuid: tuple(of_gpu) for uuid, of_gpu in sharing.items() if of_gpu}
+        if naming == self._written:
             return
-        shared = {u: tuple(_Shared(**dict(o)) for o in of_gpu) for u, of_gpu in now[1].items()}
-        made = _Record(node=self._node, strategy=strategy, sharing=shared)
-        text = made.model_dump_json(by_alias=True).encode()
+        shared = {u: tuple(_Shared(**dict(o)) for o in of_gpu) for u, of_gpu in naming[1].items()}
+        record = _Record(node=self._node, strategy=strategy, sharing=shared)
+        text = record.model_dump_json(by_alias=True).encode()
         own_files.replace(self._path, text)
         if own_files.read(self._path, _MOST_BYTES) != text:
             _log.warning("%s cannot be written: what is offered is not recorded", self._path)
             self.remove()
-        self._written = now
+        self._written = naming
 
     def remove(self) -> None:
         """Delete the file with the record."""

@@ -72,12 +72,12 @@ class Offering:
         self._claims = claims
         self._numa_nodes = numa_nodes()
         self._record = record
-        before = record.read() if record is not None else None
+        recorded_offer = record.read() if record is not None else None
         self._strategy: Strategy
         self._sharing: Sharing
-        self._strategy, self._sharing = before or (Strategy.MIXED, {})
+        self._strategy, self._sharing = recorded_offer or (Strategy.MIXED, {})
         # otherwise pods were bound to resources that were not recorded
-        self._knows_names = before is not None
+        self._knows_names = recorded_offer is not None
         self._shared: Mapping[str, Shared] = {}  # as last reported to gpud, by UUID
         self.informed = self.in_pool = False
         self.listed = frozenset[str]()
@@ -88,8 +88,10 @@ class Offering:
         GPUs of refused objects keep their sharing. If all objects of the node are refused, the
         node also keeps its strategy.
         """
-        kept = {uuid: how for uuid, how in self._sharing.items() if desired.is_frozen(uuid)}
-        self._sharing = kept | desired.sharing
+        frozen_sharing = {
+            uuid: how for uuid, how in self._sharing.items() if desired.is_frozen(uuid)
+        }
+        self._sharing = frozen_sharing | desired.sharing
         if desired.gpus:
             self._strategy = desired.strategy
         self.informed, self.in_pool, self._knows_names = True, in_pool, True
@@ -109,11 +111,11 @@ class Offering:
         """
         target = self._target(inventory, steps)
         resources = self._listing.current_resources(target, inventory.unclaimed_slices())
-        given = self._holders.allocated_kinds()
+        allocated_kinds = self._holders.allocated_kinds()
         return resources, {
-            uuid: min(others)
+            uuid: min(former_kinds)
             for uuid, kind in resources.kinds.items()
-            if (others := given.get(uuid, frozenset()) - {kind})
+            if (former_kinds := allocated_kinds.get(uuid, frozenset()) - {kind})
         }
 
     def shares(
@@ -134,7 +136,10 @@ class Offering:
             elif uuid not in shared and uuid in self._shared:
                 shared[uuid] = self._shared[uuid]
         self._shared = shared
-        return {uuid: (one.kind.value, one.replicas) for uuid, one in shared.items()}
+        return {
+            uuid: (shared_resource.kind.value, shared_resource.replicas)
+            for uuid, shared_resource in shared.items()
+        }
 
     def advance_unlisting(
         self, inventory: Inventory, steps: Mapping[str, Steps]
@@ -147,19 +152,21 @@ class Offering:
         _, elsewhere = self.name_resources(inventory, steps)
         withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}
         moving = self._listing.find_leaving(target, slices)
-        given = {s.uuid for gpu in inventory.gpus for s in gpu.unclaimed if is_allocatable(gpu, s)}
+        allocatable_uuids = {
+            s.uuid for gpu in inventory.gpus for s in gpu.unclaimed if is_allocatable(gpu, s)
+        }
         leaving: dict[str, str] = {}
         for uuid in withdrawn | moving:
             entry = self._listing.entry(uuid, target)
             # The scheduler binds no pod to an unhealthy slice, and the kubelet does not count it.
-            on_list = entry is not None and uuid in given and uuid not in elsewhere
+            on_list = entry is not None and uuid in allocatable_uuids and uuid not in elsewhere
             leaving[uuid] = entry.resource if on_list and entry is not None else ""
-        leaving |= {one.id: RESOURCE for one in self._leaving_functions()}
+        leaving |= {function.id: RESOURCE for function in self._leaving_functions()}
         staying = self._listing.count_remaining(target, inventory, withdrawn | elsewhere.keys())
         self.unlisting.choose_unlisted(leaving, staying)
-        left = moving & self.unlisting.unlisted
-        self._listing.unlist(left, target)
-        for uuid in left - withdrawn:
+        unlisted_uuids = moving & self.unlisting.unlisted
+        self._listing.unlist(unlisted_uuids, target)
+        for uuid in unlisted_uuids - withdrawn:
             self.unlisting.forget(uuid)
         renamed = self._listing.find_changing(target, slices) - withdrawn
         of_gpus = {gpu.uuid: gpu.unclaimed for gpu in inventory.gpus}
@@ -191,7 +198,7 @@ class Offering:
             device_files=self._settings.device_files,
         )
         self.cdi.write_slices(inventory, programs)
-        names, kept = resources.names, self._claims.claim_resources()
+        names, claim_offers = resources.names, self._claims.claim_resources()
         over = left_over_ids(resources.shared, self._holders.devices())
         active = group_by_resource(names, (s for s in slices if s.uuid not in gone))
         former = group_by_resource(names, (s for s in slices if s.uuid in gone))
@@ -205,22 +212,22 @@ class Offering:
                 self._numa_nodes,
                 programs,
                 resources.shared,
-                name in kept,
+                name in claim_offers,
                 frozenset(leaving),
                 over,
                 self._settings.pytorch,
             )
             for name in sorted(active.keys() | former.keys())
         }
-        offers = kept | offers | self._functions(inventory)
+        offers = claim_offers | offers | self._functions(inventory)
         self._kubelet_side.update(offers)
         if self._knows_names:
             self._listing.record(resources, {s.uuid for group in active.values() for s in group})
         self._keep_record()
         self.listed = frozenset(
             name
-            for name, one in offers.items()
-            if any(device.health == HEALTHY for device in one.devices())
+            for name, offer in offers.items()
+            if any(device.health == HEALTHY for device in offer.devices())
         )
 
     def _keep_record(self) -> None:
@@ -253,8 +260,10 @@ class Offering:
     def _functions(self, inventory: Inventory) -> dict[str, Offer]:
         functions = self._binder.functions
         if self.has_left_pool:
-            waiting = {one.id for one in self._leaving_functions()} - self.unlisting.unlisted
-            functions = tuple(one for one in functions if one.id in waiting)
+            waiting = {
+                function.id for function in self._leaving_functions()
+            } - self.unlisting.unlisted
+            functions = tuple(function for function in functions if function.id in waiting)
         self.cdi.write_functions(functions)
         if not functions:
             return {}

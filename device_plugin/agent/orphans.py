@@ -33,13 +33,13 @@ _log = logging.getLogger(__name__)
 
 def health_by_device(inventory: Inventory) -> dict[str, str]:
     """Return the health of each GPU, and of each slice that a claim has, by device name in DRA."""
-    found: dict[str, str] = {}
+    healths: dict[str, str] = {}
     for gpu in inventory.gpus:
-        found[names.Device(gpu.index).name] = gpu.health
+        healths[names.Device(gpu.index).name] = gpu.health
         for s in gpu.claimed:
             sick = gpu.health if gpu.health != "Healthy" else s.health
-            found[_device(gpu, s)] = sick
-    return found
+            healths[_device(gpu, s)] = sick
+    return healths
 
 
 def _device(gpu: Gpu, s: MigSlice) -> str:
@@ -105,8 +105,8 @@ class Orphans:
             for s in gpu.claimed:
                 pods = view.holders.get(s.uuid, ())
                 for claim in s.claims:
-                    held = any(not s.shares or pod.claim == claim.owner for pod in pods)
-                    if not claim.contexts and not held:
+                    is_held = any(not s.shares or pod.claim == claim.owner for pod in pods)
+                    if not claim.contexts and not is_held:
                         namespace, _, name = claim.owner_name.partition("/")
                         ref = ClaimRef(namespace, name, claim.claim_uid)
                         key, device = f"{s.uuid}/{ref.uid}", _device(gpu, s)
@@ -119,12 +119,12 @@ class Orphans:
 
     def _due(self, idle: Collection[str]) -> list[str]:
         """Return the entries that have been idle for so long that their claim must be read now."""
-        now = self._clock()
-        self._idle_since = {key: self._idle_since.get(key, now) for key in idle}
+        now_s = self._clock()
+        self._idle_since = {key: self._idle_since.get(key, now_s) for key in idle}
         self._queried_at = {key: at for key, at in self._queried_at.items() if key in idle}
-        long = [key for key, since in self._idle_since.items() if now - since >= UNHELD_S]
-        due = [k for k in long if now - self._queried_at.get(k, float("-inf")) >= ASK_AGAIN_S]
-        self._queried_at |= dict.fromkeys(due, now)
+        long = [key for key, since in self._idle_since.items() if now_s - since >= UNHELD_S]
+        due = [k for k in long if now_s - self._queried_at.get(k, float("-inf")) >= ASK_AGAIN_S]
+        self._queried_at |= dict.fromkeys(due, now_s)
         return due
 
     def _claim(self, ref: ClaimRef) -> Claim | None:
@@ -134,8 +134,8 @@ class Orphans:
     def _take(self, gpu: Gpu, s: MigSlice, ref: ClaimRef) -> str:
         self._gpud.destroy_instance(s.uuid, CLAIM + ref.uid)
         cdi.remove(self._cdi_dir, ref.uid)
-        what = "its share of slice" if s.shares else "slice"
-        return f"{what} {s.instance} of GPU {gpu.index} was left behind and is free again"
+        subject = "its share of slice" if s.shares else "slice"
+        return f"{subject} {s.instance} of GPU {gpu.index} was left behind and is free again"
 
     def _remove_file(self, ref: ClaimRef) -> str:
         cdi.remove(self._cdi_dir, ref.uid)
@@ -148,8 +148,10 @@ def _why_orphaned(claim: Claim | None, ref: ClaimRef, device: str, pool: str) ->
         return f"there is no claim {ref} with UID {ref.uid} any more"
     if claim.allocated is None:
         return f"claim {ref} is not allocated any more"
-    given = {
-        one.device for one in claim.allocated if (one.driver, one.pool) == (names.DRIVER, pool)
+    allocated_devices = {
+        allocated_device.device
+        for allocated_device in claim.allocated
+        if (allocated_device.driver, allocated_device.pool) == (names.DRIVER, pool)
     }
-    wanted = device in given if device else bool(given)
-    return "" if wanted else f"claim {ref} was allocated elsewhere"
+    is_needed = device in allocated_devices if device else bool(allocated_devices)
+    return "" if is_needed else f"claim {ref} was allocated elsewhere"

@@ -63,19 +63,19 @@ class LinkCarrier:
         self._looked_at = float("-inf")
         self._counted: dict[tuple[str, bool, str], int] | None = None
 
-    def sync_tables(self, wanted: Tables | None) -> LayerStatus:
+    def sync_tables(self, tables: Tables | None) -> LayerStatus:
         """Send the tables to linkd if linkd lacks them; return how far linkd enforces the
         tables.
         """
-        now = self._clock()
-        if now < self._again_at:
+        now_s = self._clock()
+        if now_s < self._again_at:
             return self._status  # linkd hangs: the engine must not wait each time
         try:
-            status = self._follow(wanted)
+            status = self._follow(tables)
         except (DaemonError, DaemonUnreachable, RdmaError) as err:
             self._handed = None
             if isinstance(err.__cause__, TimeoutError):
-                self._again_at = now + _HANGS_S
+                self._again_at = now_s + _HANGS_S
             status = LayerStatus(SecondLayer.ENGINE_ONLY, str(err)[:_MESSAGE_LENGTH])
         except (KeyError, TypeError, ValueError) as err:
             status = LayerStatus(SecondLayer.ENGINE_ONLY, f"linkd is of another version: {err!r}")
@@ -88,13 +88,13 @@ class LinkCarrier:
         self._status = status
         return status
 
-    def _follow(self, wanted: Tables | None) -> LayerStatus:
+    def _follow(self, tables: Tables | None) -> LayerStatus:
         state = self._linkd.call("state")
-        if wanted is not None and state["able"]:
-            if wanted != self._handed or state["generation"] != wanted.generation:
-                document = unpack(wanted.encoding, wanted.text)
+        if tables is not None and state["able"]:
+            if tables != self._handed or state["generation"] != tables.generation:
+                document = unpack(tables.encoding, tables.text)
                 state = self._linkd.call("tables", document=document)
-                self._handed = wanted
+                self._handed = tables
                 self._pods = _pods(document)
             self._report_drops()
         why = str(state["engine_only"])
@@ -104,10 +104,10 @@ class LinkCarrier:
 
     def _report_drops(self) -> None:
         """Post an event for new drops on the pods whose links dropped packets."""
-        now = self._clock()
-        if now - self._looked_at < DROPS_S:
+        now_s = self._clock()
+        if now_s - self._looked_at < DROPS_S:
             return
-        self._looked_at = now
+        self._looked_at = now_s
         counted: dict[tuple[str, bool, str], int] = {}
         for link in self._linkd.call("drops")["links"]:
             pod = next((self._pods[a] for a in link["addresses"] if a in self._pods), None)
@@ -115,9 +115,11 @@ class LinkCarrier:
                 key = str(link["link"]), bool(link["leaving"]), str(reason)
                 counted[key] = int(count)
                 # Drops before this agent started were reported by its predecessor.
-                known = self._counted.get(key, 0) if self._counted is not None else int(count)
-                if (new := int(count) - known) > 0:
-                    _log.info("dropped=%d link=%s leaving=%s reason=%s", new, *key)
+                earlier_count = (
+                    self._counted.get(key, 0) if self._counted is not None else int(count)
+                )
+                if (new_drops := int(count) - earlier_count) > 0:
+                    _log.info("dropped=%d link=%s leaving=%s reason=%s", new_drops, *key)
                     if pod is not None:
                         self._notices.post(pod, Reason.RDMA_DROPPED, describe(*key[1:]))
         self._counted = counted
@@ -129,7 +131,7 @@ def describe(leaving: bool, reason: str) -> str:
     The sentence has no counts, so that Kubernetes merges equal events.
     """
     whose = "this pod sent" if leaving else "were for this pod"
-    what = {
+    defect = {
         "spoofed": "from an address that is not the pod's" if leaving else "for another address",
         "fragment": "in fragments",
         "segments": "longer than any of an HCA's",
@@ -139,7 +141,7 @@ def describe(leaving: bool, reason: str) -> str:
     }.get(reason, reason)
     # A Service may map any other port to RoCE's, so sources are checked whatever the port.
     which = "UDP packets" if leaving and reason == "spoofed" else "packets to UDP port 4791"
-    return f"dropped at the pod's interface: {which} that {whose}, {what}"
+    return f"dropped at the pod's interface: {which} that {whose}, {defect}"
 
 
 def _pods(document: str) -> Mapping[str, HolderPod]:

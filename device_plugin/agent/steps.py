@@ -41,30 +41,32 @@ class Steps:
 def plan_steps(gpu: Gpu, desired: Collection[Place], releasable: Collection[str]) -> Steps:
     """Plan the steps for one GPU. ``releasable`` are UUIDs of slices that may be destroyed now."""
     try:
-        wanted = [gpu.board.instance(*place) for place in desired]
-        planner.check(gpu.board, wanted)
+        desired_instances = [gpu.board.instance(*place) for place in desired]
+        planner.check(gpu.board, desired_instances)
     except MigError as err:
         return Steps(problem=str(err))
     have = {s.instance: s for s in gpu.unclaimed}
-    withdraw = tuple(s for instance, s in have.items() if instance not in wanted)
+    withdraw = tuple(s for instance, s in have.items() if instance not in desired_instances)
     destroy = tuple(s for s in withdraw if s.uuid in releasable)
     remaining = [s.instance for s in gpu.slices if s not in destroy]
     create: list[geometry.Instance] = []
-    for instance in sorted(set(wanted) - set(have), key=planner.place_order):
+    for instance in sorted(set(desired_instances) - set(have), key=planner.place_order):
         if not planner.violations(gpu.board, [*remaining, *create, instance]):
             create.append(instance)
-    claimed = _in_the_way(gpu, wanted)
+    claimed = _in_the_way(gpu, desired_instances)
     return Steps(withdraw=withdraw, destroy=destroy, create=tuple(create), claimed=claimed)
 
 
-def _in_the_way(gpu: Gpu, wanted: Sequence[geometry.Instance]) -> tuple[MigSlice, ...]:
+def _in_the_way(gpu: Gpu, desired_instances: Sequence[geometry.Instance]) -> tuple[MigSlice, ...]:
     """Return the slices of claims that prevent the wanted instances from existing."""
     claimed = gpu.claimed
-    if not planner.violations(gpu.board, [*wanted, *(s.instance for s in claimed)]):
+    if not planner.violations(gpu.board, [*desired_instances, *(s.instance for s in claimed)]):
         return ()
     overlapping = tuple(
         s
         for s in claimed
-        if any(planner.violations(gpu.board, [one, s.instance]) for one in wanted)
+        if any(
+            planner.violations(gpu.board, [instance, s.instance]) for instance in desired_instances
+        )
     )
     return overlapping or claimed  # each pair fits together, but not all of them

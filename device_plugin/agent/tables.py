@@ -99,34 +99,34 @@ class TableCarrier:
 
     def attempt(self) -> bool:
         """Make one pass: send tables and report their status; return whether all work is done."""
-        wanted = self._wanted
+        tables = self._wanted
         try:
-            status = self._hand_over(wanted)
+            status = self._hand_over(tables)
             self._alive_at = self._clock()
         except DaemonUnreachable as err:
             status = RDMANodeTablesStatus(hcad=HcadState.UNREACHABLE, message=str(err)[:400])
             self._handed = None
         # After the engine: it reports a denial to the peers, while a dropped packet only causes a
         # timeout.
-        layer = self._links.sync_tables(wanted) if self._links is not None else LayerStatus()
-        if wanted is None:
+        layer = self._links.sync_tables(tables) if self._links is not None else LayerStatus()
+        if tables is None:
             return True
         second = {"second_layer": layer.state, "second_layer_message": layer.message}
         status = status.model_copy(update=second)
-        return self._write_status(wanted, status) and status.hcad is HcadState.ENFORCING
+        return self._write_status(tables, status) and status.hcad is HcadState.ENFORCING
 
     def renew_heartbeat(self) -> Never:
         """Renew the heartbeat for as long as hcad answers."""
         while True:
-            began, wanted = self._clock(), self._wanted
-            if wanted is not None and self.is_alive:
+            began, tables = self._clock(), self._wanted
+            if tables is not None and self.is_alive:
                 try:
-                    self._kube.renew_lease(wanted.owners)
+                    self._kube.renew_lease(tables.owners)
                 except ClusterError as err:
                     _log.warning("heartbeat not written: %s", err)
             time.sleep(max(0.0, began + HEARTBEAT_S - self._clock()))
 
-    def _hand_over(self, wanted: Tables | None) -> RDMANodeTablesStatus:
+    def _hand_over(self, tables: Tables | None) -> RDMANodeTablesStatus:
         """Make hcad enforce the wanted tables; return the status of what hcad enforces.
 
         Raises DaemonUnreachable.
@@ -135,9 +135,9 @@ class TableCarrier:
         try:
             policy = self._hcad.call("policy-generation")
             in_force, path_mtu = policy.get("generation"), policy.get("path_mtu")
-            if wanted is not None and (wanted != self._handed or in_force != wanted.generation):
-                reply = self._hcad.call("tables", document=unpack(wanted.encoding, wanted.text))
-                self._handed = wanted
+            if tables is not None and (tables != self._handed or in_force != tables.generation):
+                reply = self._hcad.call("tables", document=unpack(tables.encoding, tables.text))
+                self._handed = tables
                 self._enforced = RDMANodeTablesStatus(
                     generation=int(reply["generation"]), hcad=HcadState.ENFORCING
                 )
@@ -160,35 +160,39 @@ class TableCarrier:
         """Write the status if it changed; return whether the object has it."""
         if self._written == (tables.uid, status):
             return True
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        timestamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         try:
-            there = self._kube.acknowledge(tables.uid, status.model_copy(update={"time": now}))
+            is_acknowledged = self._kube.acknowledge(
+                tables.uid, status.model_copy(update={"time": timestamp})
+            )
         except ClusterError as err:
             _log.warning("status of tables not written: %s", err)
             return False
-        self._written = (tables.uid, status) if there else None
-        return there
+        self._written = (tables.uid, status) if is_acknowledged else None
+        return is_acknowledged
 
     def _report_denials(self) -> None:
         """Post an event for each new denial on the pod whose function hcad denied."""
         denials = self._hcad.call("denials")["denials"]
         if not denials:
             return
-        pods = {one["function"]: one for one in self._hcad.call("status")["functions"]}
-        now = self._clock()
+        pods = {
+            function["function"]: function for function in self._hcad.call("status")["functions"]
+        }
+        now_s = self._clock()
         for denial in denials:
-            held = pods.get(denial["function"])
-            if held is None or not held["pod_uid"]:
+            function = pods.get(denial["function"])
+            if function is None or not function["pod_uid"]:
                 continue
-            kind = (held["pod_uid"], denial["verb"], denial["source"], denial["destination"])
-            if now - self._reported.get(kind, float("-inf")) < _REPORT_AGAIN_S:
+            kind = (function["pod_uid"], denial["verb"], denial["source"], denial["destination"])
+            if now_s - self._reported.get(kind, float("-inf")) < _REPORT_AGAIN_S:
                 continue
             self._reported.pop(kind, None)
-            self._reported[kind] = now
+            self._reported[kind] = now_s
             if len(self._reported) > _MAX_REPORTED:
                 del self._reported[next(iter(self._reported))]
-            namespace, _, name = held["pod"].partition("/")
-            pod = HolderPod(namespace, name, held["pod_uid"])
+            namespace, _, name = function["pod"].partition("/")
+            pod = HolderPod(namespace, name, function["pod_uid"])
             self._notices.post(pod, Reason.RDMA_DENIED, describe(denial))
 
 
@@ -201,7 +205,7 @@ def describe(denial: dict[str, Any]) -> str:
         f"{denial[f'{end}_pod']} ({denial[end]})" if denial[f"{end}_pod"] else denial[end]
         for end in ("source", "destination")
     )
-    done = "would be denied" if denial["audited"] else "denied"
+    verdict = "would be denied" if denial["audited"] else "denied"
     by = f" by {', '.join(denial['policies'])}" if denial["policies"] else ""
     why = f": {'; '.join(denial['reasons'])}" if denial["reasons"] else ""
-    return f"{denial['verb']} of {source} to {destination} {done}{by}{why}"
+    return f"{denial['verb']} of {source} to {destination} {verdict}{by}{why}"

@@ -51,10 +51,10 @@ class Withdrawals:
                 )
                 if key in self._reported or self._post(pod, message):
                     notified[key] = place
-        there = {gpu.uuid for gpu in inventory.gpus}
-        there |= {one.uuid for gpu in inventory.gpus for one in gpu.slices}
+        existing_uuids = {gpu.uuid for gpu in inventory.gpus}
+        existing_uuids |= {mig_slice.uuid for gpu in inventory.gpus for mig_slice in gpu.slices}
         for (uuid, uid), place in self._reported.items():
-            if (uuid, uid) in withdrawn or uuid not in there:
+            if (uuid, uid) in withdrawn or uuid not in existing_uuids:
                 continue
             for pod in holders.get(uuid, ()):
                 if pod.uid == uid and not self._post_kept(pod, place):

@@ -58,12 +58,16 @@ class Gpud(Administration):
 
         Raises GpudError ``conflict`` if another device overlaps the new one.
         """
-        more: dict[str, str | int] = {"owner": owner, "owner_name": owner_name} if owner else {}
+        optional_fields: dict[str, str | int] = (
+            {"owner": owner, "owner_name": owner_name} if owner else {}
+        )
         if compute_start is not None:
-            more["compute_start"] = compute_start
+            optional_fields["compute_start"] = compute_start
         if memory_bytes is not None:
-            more["memory_bytes"] = memory_bytes
-        self.call("create_instance", gpu_uuid=gpu_uuid, profile=profile, start=start, **more)
+            optional_fields["memory_bytes"] = memory_bytes
+        self.call(
+            "create_instance", gpu_uuid=gpu_uuid, profile=profile, start=start, **optional_fields
+        )
 
     def destroy_instance(self, uuid: str, owner: str = "", evict: bool = False) -> None:
         """Destroy a MIG instance or, with ``owner``, that owner's share of it.
@@ -133,7 +137,7 @@ def _holders(pods: Sequence[model.HolderPod]) -> list[dict[str, Any]]:
 
     The size of the request then depends on the number of pods only.
     """
-    found: dict[model.HolderPod, dict[str, Any]] = {}
+    rows_by_pod: dict[model.HolderPod, dict[str, Any]] = {}
     for pod in pods:
         row = {
             "pod_uid": pod.uid,
@@ -141,7 +145,7 @@ def _holders(pods: Sequence[model.HolderPod]) -> list[dict[str, Any]]:
             "name": pod.name,
             "container": pod.container,
         }
-        known = found.setdefault(replace(pod, claim=""), row)
+        pod_row = rows_by_pod.setdefault(replace(pod, claim=""), row)
         if pod.claim:
-            known.setdefault("claims", []).append(pod.claim)
-    return list(found.values())
+            pod_row.setdefault("claims", []).append(pod.claim)
+    return list(rows_by_pod.values())

@@ -32,10 +32,13 @@ class Hcad(Administration):
         """Return the state of all functions, by name."""
         try:
             return {
-                one["function"]: FunctionState(
-                    one["function"], one["pod_uid"], tuple(one["addresses"]), one["refused"]
+                function["function"]: FunctionState(
+                    function["function"],
+                    function["pod_uid"],
+                    tuple(function["addresses"]),
+                    function["refused"],
                 )
-                for one in self.call("status")["functions"]
+                for function in self.call("status")["functions"]
             }
         except (KeyError, TypeError) as err:
             raise HcadError("mismatch", f"status of another version: {err!r}") from err

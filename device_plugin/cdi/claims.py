@@ -53,12 +53,14 @@ def list_slices(directory: Path) -> Iterator[tuple[ClaimRef, frozenset[str]]]:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             name = str(document["annotations"][KIND])
-            devices = [f"{KIND}={one['name']}" for one in document["devices"]]
+            devices = [f"{KIND}={device['name']}" for device in document["devices"]]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if is_claim_uid(uid):
             namespace, _, name = name.partition("/")
-            slices = frozenset(slice_uuid for one in devices if (slice_uuid := slice_of(one)))
+            slices = frozenset(
+                slice_uuid for device_name in devices if (slice_uuid := slice_of(device_name))
+            )
             yield ClaimRef(namespace, name, uid), slices
 
 

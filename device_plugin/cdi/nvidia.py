@@ -53,8 +53,8 @@ def render(
     """Return the CDI document of the kind ``nvidia.com/gpu`` for these GPUs."""
     devices: dict[str, tuple[Mount, ...]] = {}
     for gpu in gpus:
-        for name, one in _names(gpu):
-            devices[name] = devices[one.uuid] = (spec.slice_mount(one),)
+        for name, mig_slice in _names(gpu):
+            devices[name] = devices[mig_slice.uuid] = (spec.slice_mount(mig_slice),)
     if devices:
         devices[ALL] = tuple({mount: None for mounts in devices.values() for mount in mounts})
     return spec.document(KIND, (*spec.library_mounts(libraries_dir), *programs), devices)
@@ -62,12 +62,12 @@ def render(
 
 def _names(gpu: Gpu) -> Iterable[tuple[str, MigSlice]]:
     migs = 0
-    for one in gpu.slices:
-        whole = one.instance.profile.name == WHOLE
+    for mig_slice in gpu.slices:
+        whole = mig_slice.instance.profile.name == WHOLE
         name = f"{gpu.index}" if whole else f"{gpu.index}:{migs}"
         migs += not whole
-        if not one.claims:  # a claim's slice is named in the claim's own file
-            yield name, one
+        if not mig_slice.claims:  # a claim's slice is named in the claim's own file
+            yield name, mig_slice
 
 
 def is_taken(directory: Path) -> bool:

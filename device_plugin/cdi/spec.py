@@ -32,14 +32,34 @@ LOADED_LIBRARIES = (
 LOADED_DIR = "/usr/lib/tessera"
 # Programs find them if LD_LIBRARY_PATH has this folder, before those of the image (ADR 149).
 MATH_LIBRARIES = (
-    *("libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13"),
-    *("libcudnn.so.9", "libcufft.so.11", "libcufft.so.12", "libcupti.so.13", "libcurand.so.10"),
-    *("libcusolver.so.11", "libcusolver.so.12", "libcusparse.so.12", "libcusparseLt.so.0"),
-    *("libcufile.so.0", "libnccl.so.2", "libnvshmem_host.so.3"),
-    *("libcudnn_adv.so.9", "libcudnn_cnn.so.9", "libcudnn_engines_precompiled.so.9"),
-    *("libcudnn_engines_runtime_compiled.so.9", "libcudnn_engines_tensor_ir.so.9"),
-    *("libcudnn_ext.so.9", "libcudnn_graph.so.9", "libcudnn_heuristic.so.9", "libcudnn_ops.so.9"),
-    *("libtessera-cuda12.so", "libtessera-cuda13.so"),  # load the others (ADR 168)
+    "libcublas.so.12",
+    "libcublas.so.13",
+    "libcublasLt.so.12",
+    "libcublasLt.so.13",
+    "libcudnn.so.9",
+    "libcufft.so.11",
+    "libcufft.so.12",
+    "libcupti.so.13",
+    "libcurand.so.10",
+    "libcusolver.so.11",
+    "libcusolver.so.12",
+    "libcusparse.so.12",
+    "libcusparseLt.so.0",
+    "libcufile.so.0",
+    "libnccl.so.2",
+    "libnvshmem_host.so.3",
+    "libcudnn_adv.so.9",
+    "libcudnn_cnn.so.9",
+    "libcudnn_engines_precompiled.so.9",
+    "libcudnn_engines_runtime_compiled.so.9",
+    "libcudnn_engines_tensor_ir.so.9",
+    "libcudnn_ext.so.9",
+    "libcudnn_graph.so.9",
+    "libcudnn_heuristic.so.9",
+    "libcudnn_ops.so.9",
+    # These load the others (ADR 168):
+    "libtessera-cuda12.so",
+    "libtessera-cuda13.so",
 )
 PRELOAD = "libtessera-cuda13.so"
 MATH_DIR = f"{LOADED_DIR}/math"
@@ -89,12 +109,12 @@ def environment(*, pytorch: bool = False) -> dict[str, str]:
     them, so it sets none. Both replace an image's own, so that those for PyTorch are set only on
     request (ADR 168).
     """
-    found = dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), PTXAS_PATH)
-    found |= frameworks.defaults()
-    found["TRITON_LIBCUDA_PATH"] = LIBRARY_DIRS[0]  # the linker's cache of an image lacks it
+    variables = dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), PTXAS_PATH)
+    variables |= frameworks.defaults()
+    variables["TRITON_LIBCUDA_PATH"] = LIBRARY_DIRS[0]  # the linker's cache of an image lacks it
     if pytorch:
-        found |= {"PYTHONPATH": f"{LOADED_DIR}/{TORCH}", "LD_PRELOAD": f"{MATH_DIR}/{PRELOAD}"}
-    return found
+        variables |= {"PYTHONPATH": f"{LOADED_DIR}/{TORCH}", "LD_PRELOAD": f"{MATH_DIR}/{PRELOAD}"}
+    return variables
 
 
 def kind(resource_prefix: str) -> str:

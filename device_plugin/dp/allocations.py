@@ -51,8 +51,11 @@ class Allocations:
         Return False, and forbid nothing, if the slice was just allocated to a pod.
         """
         with self._lock:
-            known = self._clock() - self._listed_within_s
-            if any(slice_uuid_of(d) == uuid and t > known for d, t in self._allocated_at.items()):
+            listed_until_s = self._clock() - self._listed_within_s
+            if any(
+                slice_uuid_of(d) == uuid and t > listed_until_s
+                for d, t in self._allocated_at.items()
+            ):
                 return False
             self._condemned.add(uuid)
             return True
@@ -85,24 +88,24 @@ class Allocations:
         The newest allocation is the first.
         """
         with self._lock:
-            known = self._clock() - self._listed_within_s
-            recent = {u: t for u, t in self._allocated_at.items() if t > known}
+            listed_until_s = self._clock() - self._listed_within_s
+            recent = {u: t for u, t in self._allocated_at.items() if t > listed_until_s}
             return sorted(recent, key=lambda uuid: -recent[uuid])
 
-    def all_ours(self, held: Iterable[str]) -> bool:
+    def all_ours(self, held_uuids: Iterable[str]) -> bool:
         """Return whether this agent has allocated all slices that pods hold or are about to get.
 
-        ``held`` are the slices of all pods that the kubelet lists. If an earlier agent allocated a
-        slice, or may have done so shortly before this agent began, the result is false.
+        ``held_uuids`` are the slices of all pods that the kubelet lists. If an earlier agent
+        allocated a slice, or may have done so shortly before this agent began, the result is false.
         """
         with self._lock:
             listed = self._clock() - self._began_at >= self._listed_within_s
-            return listed and self._ours.issuperset(held)
+            return listed and self._ours.issuperset(held_uuids)
 
     def keep_only(self, uuids: Collection[str]) -> None:
         """Forget slices that no longer exist."""
         with self._lock:
             self._condemned &= set(uuids)
             self._ours &= set(uuids)
-            there = self._allocated_at.items()
-            self._allocated_at = {d: t for d, t in there if slice_uuid_of(d) in uuids}
+            allocation_times = self._allocated_at.items()
+            self._allocated_at = {d: t for d, t in allocation_times if slice_uuid_of(d) in uuids}

@@ -36,12 +36,13 @@ class FunctionOffer:
     def devices(self) -> list[pb.Device]:
         """Return the list of functions that is sent to the kubelet."""
         return [
-            offer.device(one.id, self.healthy, one.hca, self.numa_nodes) for one in self.functions
+            offer.device(function.id, self.healthy, function.hca, self.numa_nodes)
+            for function in self.functions
         ]
 
     def allocatable_ids(self) -> Collection[str]:
         """Return the ids of the functions that may be allocated."""
-        return {one.id for one in self.functions}
+        return {function.id for function in self.functions}
 
     def problem(self, ids: Sequence[str]) -> str:
         """Return why a container cannot have these functions; empty if it can.
@@ -55,8 +56,8 @@ class FunctionOffer:
 
     def container(self, ids: Sequence[str], use_cdi: bool) -> pb.ContainerAllocateResponse:
         """Return the mounts or CDI devices with which a container gets the function."""
-        chosen = [one for one in self.functions if one.id in ids]
-        mounts = [m for one in chosen for m in hca.function_mounts(one)]
+        chosen = [function for function in self.functions if function.id in ids]
+        mounts = [m for function in chosen for m in hca.function_mounts(function)]
         mounts += hca.library_mounts(self.libraries_dir)
         return offer.make_response(use_cdi, map(hca.device_name, chosen), mounts)
 
@@ -79,15 +80,15 @@ class FunctionOffer:
         several such slices, the newest is used. If there is none, functions of the HCA with the
         most free functions are chosen.
         """
-        order = {one.id: place for place, one in enumerate(self.functions)}
-        hca_of = {one.id: one.hca for one in self.functions}
+        order = {function.id: place for place, function in enumerate(self.functions)}
+        hca_of = {function.id: function.hca for function in self.functions}
         free = Counter(hca_of[name] for name in available if name in hca_of)
         hcas = sorted(set(hca_of.values()))
-        wanted = next((self.roots[uuid] for uuid in under_way if uuid in self.roots), None)
-        near = hcas[wanted % len(hcas)] if wanted is not None and hcas else None
+        pcie_root = next((self.roots[uuid] for uuid in under_way if uuid in self.roots), None)
+        near_hca = hcas[pcie_root % len(hcas)] if pcie_root is not None and hcas else None
         fixed = [name for name in must_include if name in order]
-        others = sorted(
+        other_ids = sorted(
             (name for name in available if name in order and name not in fixed),
-            key=lambda name: (hca_of[name] != near, -free[hca_of[name]], order[name]),
+            key=lambda name: (hca_of[name] != near_hca, -free[hca_of[name]], order[name]),
         )
-        return [*fixed, *others][:size]
+        return [*fixed, *other_ids][:size]

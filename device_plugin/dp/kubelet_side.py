@@ -37,7 +37,7 @@ class KubeletSide(Protocol):
     def forbid(self, uuid: str) -> bool: ...
     def allow(self, uuid: str) -> None: ...
     def has_pending(self) -> bool: ...
-    def all_ours(self, held: Collection[str]) -> bool: ...
+    def all_ours(self, held_uuids: Collection[str]) -> bool: ...
     def report_claim_health(self, healths: Mapping[str, str]) -> None: ...
 
 
@@ -107,8 +107,8 @@ class KubeletServer:
     def has_pending(self) -> bool:
         return self._allocations.has_pending()
 
-    def all_ours(self, held: Collection[str]) -> bool:
-        return self._allocations.all_ours(held)
+    def all_ours(self, held_uuids: Collection[str]) -> bool:
+        return self._allocations.all_ours(held_uuids)
 
     def report_claim_health(self, healths: Mapping[str, str]) -> None:
         self._report_healths(healths)

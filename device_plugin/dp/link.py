@@ -29,8 +29,15 @@ _CALLS: Final = "calls"
 _WAKES: Final = "wakes"
 _METHODS: Final = frozenset(
     {
-        *("update", "connected_resources", "confirm_listed", "keep_only", "forbid", "allow"),
-        *("has_pending", "all_ours", "report_claim_health"),
+        "update",
+        "connected_resources",
+        "confirm_listed",
+        "keep_only",
+        "forbid",
+        "allow",
+        "has_pending",
+        "all_ours",
+        "report_claim_health",
     }
 )
 _AGAIN_S: Final = 0.05
@@ -151,8 +158,8 @@ class Link:
     def has_pending(self) -> bool:
         return bool(self._call("has_pending"))
 
-    def all_ours(self, held: Collection[str]) -> bool:
-        return bool(self._call("all_ours", tuple(held)))
+    def all_ours(self, held_uuids: Collection[str]) -> bool:
+        return bool(self._call("all_ours", tuple(held_uuids)))
 
     def report_claim_health(self, healths: Mapping[str, str]) -> None:
         self._call("report_claim_health", dict(healths))

@@ -47,9 +47,9 @@ class LinkedSides:
     def has_pending(self) -> bool:
         return any(self._call_all(lambda side: side.has_pending()))
 
-    def all_ours(self, held: Collection[str]) -> bool:
+    def all_ours(self, held_uuids: Collection[str]) -> bool:
         """Return whether one process has allocated all slices that pods hold."""
-        return any(self._call_all(lambda side: side.all_ours(held)))
+        return any(self._call_all(lambda side: side.all_ours(held_uuids)))
 
     def report_claim_health(self, healths: Mapping[str, str]) -> None:
         self._call_all(lambda side: side.report_claim_health(healths))

@@ -66,17 +66,21 @@ class Registrar:
 
         Return the number of seconds after which the next attempt can be due.
         """
-        endpoints, now = self._disconnected(), self._clock()
-        self._attempts = {n: made for n, made in self._attempts.items() if n in endpoints}
-        due = {name: each for name, each in endpoints.items() if self._due_at(name, each) <= now}
+        endpoints, now_s = self._disconnected(), self._clock()
+        self._attempts = {n: attempt for n, attempt in self._attempts.items() if n in endpoints}
+        due = {
+            name: endpoint
+            for name, endpoint in endpoints.items()
+            if self._due_at(name, endpoint) <= now_s
+        }
         if due and self._kubelet_socket.is_listening():
             # Together, because the kubelet fails the pods of each resource until it is registered.
             sockets = {name: endpoint.path for name, endpoint in due.items()}
             for name, failure in self._kubelet_socket.register(sockets).items():
                 if failure is not None:
                     _log.warning("will retry: %s", failure)
-                self._record(name, due[name], now, succeeded=failure is None)
-        pauses = (self._due_at(name, each) - now for name, each in endpoints.items())
+                self._record(name, due[name], now_s, succeeded=failure is None)
+        pauses = (self._due_at(name, endpoint) - now_s for name, endpoint in endpoints.items())
         return min((pause for pause in pauses if 0 < pause < _PERIOD_S), default=_PERIOD_S)
 
     def _due_at(self, name: str, endpoint: Endpoint) -> float:
@@ -87,11 +91,11 @@ class Registrar:
             return attempt.due_after_end_at
         return attempt.due_at
 
-    def _record(self, name: str, endpoint: Endpoint, now: float, *, succeeded: bool) -> None:
+    def _record(self, name: str, endpoint: Endpoint, now_s: float, *, succeeded: bool) -> None:
         earlier = self._attempts.get(name)
         pause_s = _FIRST_PAUSE_S if earlier is None else earlier.next_pause_s
         waits_s = max(pause_s, _CONNECTS_WITHIN_S) if succeeded else pause_s
         longer_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         self._attempts[name] = _Attempt(
-            endpoint.ended_streams, self._clock() + waits_s, now + pause_s, longer_s
+            endpoint.ended_streams, self._clock() + waits_s, now_s + pause_s, longer_s
         )

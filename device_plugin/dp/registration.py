@@ -114,20 +114,20 @@ def remove_stale(directory: Path, resource: str, pod_name: str) -> None:
     and not listen yet; its next server replaces it anyway.
     """
     pattern = socket_path(directory, resource, "").name.removesuffix(".sock")
-    remove_dead(directory, f"{pattern}*.sock", kept=f"-{_suffix(pod_name)}.sock")
+    remove_dead(directory, f"{pattern}*.sock", kept_suffix=f"-{_suffix(pod_name)}.sock")
 
 
 def _suffix(pod_name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9-]", "-", pod_name)[-12:]
 
 
-def remove_dead(directory: Path, pattern: str, kept: str | None = None) -> None:
+def remove_dead(directory: Path, pattern: str, kept_suffix: str | None = None) -> None:
     """Delete the sockets in a directory that match the pattern and on which no process listens.
 
-    Those whose names end with ``kept`` stay.
+    Those whose names end with ``kept_suffix`` stay.
     """
     for path in directory.glob(pattern):
-        if kept is not None and path.name.endswith(kept):
+        if kept_suffix is not None and path.name.endswith(kept_suffix):
             continue
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:

@@ -40,10 +40,10 @@ class DevicePlugin:
     def offer(self, offer: Offer) -> None:
         """Replace the offer; open streams send the new list at once if it differs."""
         with self._changed:
-            before, self._offer = self._offer, offer
-            if offer.devices() != before.devices():
+            old_offer, self._offer = self._offer, offer
+            if offer.devices() != old_offer.devices():
                 if self._streams:  # otherwise another process, or none, reports it to the kubelet
-                    _count_health(before, offer)
+                    _count_health(old_offer, offer)
                 self._generation += 1
                 self._changed.notify_all()
 
@@ -121,11 +121,11 @@ class DevicePlugin:
 
     def _preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
         response = pb.PreferredAllocationResponse()
-        for wanted in request.container_requests:
+        for container_request in request.container_requests:
             chosen = self._current().prefer(
-                wanted.available_deviceIDs,
-                wanted.must_include_deviceIDs,
-                wanted.allocation_size,
+                container_request.available_deviceIDs,
+                container_request.must_include_deviceIDs,
+                container_request.allocation_size,
                 self._allocations.unconfirmed_ids(),
             )
             response.container_responses.add(deviceIDs=chosen)
@@ -137,25 +137,30 @@ class DevicePlugin:
         """Return the mounts or CDI devices with which each container gets its devices."""
         with METRICS.counting_kubelet_call("Allocate"):
             response = self._allocate(request, context)
-        METRICS.count_allocation(sum(len(one.devices_ids) for one in request.container_requests))
+        METRICS.count_allocation(
+            sum(
+                len(container_request.devices_ids)
+                for container_request in request.container_requests
+            )
+        )
         return response
 
     def _allocate(
         self, request: pb.AllocateRequest, context: grpc.ServicerContext
     ) -> pb.AllocateResponse:
         offer = self._current()
-        known = offer.allocatable_ids()
+        allocatable_ids = offer.allocatable_ids()
         response = pb.AllocateResponse()
-        for wanted in request.container_requests:
-            ids = list(wanted.devices_ids)
+        for container_request in request.container_requests:
+            ids = list(container_request.devices_ids)
             if problem := offer.problem(ids):
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{self.resource}: {problem}")
-            gone = next((device for device in ids if device not in known), None)
-            gone = gone or self._allocations.allocate(ids)
-            if gone is not None:
+            missing_id = next((device for device in ids if device not in allocatable_ids), None)
+            missing_id = missing_id or self._allocations.allocate(ids)
+            if missing_id is not None:
                 context.abort(
                     grpc.StatusCode.NOT_FOUND,
-                    f"{self.resource}: no {offer.noun} {gone} on this node any more",
+                    f"{self.resource}: no {offer.noun} {missing_id} on this node any more",
                 )
             response.container_responses.append(offer.container(ids, self._use_cdi))
             _log.info("%s: allocated %s", self.resource, ", ".join(ids))
@@ -176,8 +181,8 @@ class DevicePlugin:
             self._changed.notify_all()
 
 
-def _count_health(before: Offer, now: Offer) -> None:
-    known = {one.ID: one.health for one in before.devices()}
-    for device in now.devices():
-        if known.get(device.ID, device.health) != device.health:
+def _count_health(old_offer: Offer, new_offer: Offer) -> None:
+    old_healths = {device.ID: device.health for device in old_offer.devices()}
+    for device in new_offer.devices():
+        if old_healths.get(device.ID, device.health) != device.health:
             METRICS.count_health_change(healthy=device.health == HEALTHY)

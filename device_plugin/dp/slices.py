@@ -73,21 +73,21 @@ class SliceOffer:
         ]
 
     def _ids(self, s: MigSlice) -> list[str]:
-        one = self.shared.get(s.uuid)
-        if one is None:
+        sharing = self.shared.get(s.uuid)
+        if sharing is None:
             return [s.uuid]
-        held = sorted(device for device in self.left_over if slice_uuid_of(device) == s.uuid)
-        free = (device for device in replicas(s.uuid, one) if device not in self.left_over)
-        return sorted([*held, *free][: one.replicas])
+        held_ids = sorted(device for device in self.left_over if slice_uuid_of(device) == s.uuid)
+        free = (device for device in replicas(s.uuid, sharing) if device not in self.left_over)
+        return sorted([*held_ids, *free][: sharing.replicas])
 
     def allocatable_ids(self) -> Collection[str]:
         """Return the ids that may be allocated.
 
         They include free ids that are not on the list because left-over ids took their places.
         """
-        there = (*self.slices, *self.withdrawn)
-        spare = (replicas(s.uuid, self.shared[s.uuid]) for s in there if s.uuid in self.shared)
-        return {device for s in there for device in self._ids(s)}.union(*spare)
+        all_slices = (*self.slices, *self.withdrawn)
+        spare = (replicas(s.uuid, self.shared[s.uuid]) for s in all_slices if s.uuid in self.shared)
+        return {device for s in all_slices for device in self._ids(s)}.union(*spare)
 
     def problem(self, ids: Sequence[str]) -> str:
         """Return why a container cannot have these devices; empty if it can.
@@ -96,7 +96,9 @@ class SliceOffer:
         the message that NVIDIA's device plugin uses.
         """
         shared = [self.shared.get(slice_uuid_of(device)) for device in ids]
-        if len(ids) > 1 and any(one is not None and one.fail_greater_than_one for one in shared):
+        if len(ids) > 1 and any(
+            sharing is not None and sharing.fail_greater_than_one for sharing in shared
+        ):
             return (
                 f"invalid request: maximum request size for shared resources is 1; found {len(ids)}"
             )
@@ -104,8 +106,8 @@ class SliceOffer:
 
     def container(self, ids: Sequence[str], use_cdi: bool) -> pb.ContainerAllocateResponse:
         """Return the mounts or CDI devices with which a container gets the slices."""
-        known = {s.uuid: s for s in (*self.slices, *self.withdrawn)}
-        slices = [known[uuid] for uuid in dict.fromkeys(map(slice_uuid_of, ids))]
+        slices_by_uuid = {s.uuid: s for s in (*self.slices, *self.withdrawn)}
+        slices = [slices_by_uuid[uuid] for uuid in dict.fromkeys(map(slice_uuid_of, ids))]
         mounts = [*(spec.slice_mount(s) for s in slices), *spec.library_mounts(self.libraries_dir)]
         mounts += self.programs
         names = (spec.device_name(self.prefix, s) for s in slices)
@@ -150,7 +152,7 @@ class SliceOffer:
                 by_uuid[d] for d in available if d in by_uuid and by_uuid[d].gpu_uuid == gpu.uuid
             ]
             fixed = [s for s in free if s.uuid in chosen]
-            wanted = min(len(fixed) + missing, len(free))
+            preferred_count = min(len(fixed) + missing, len(free))
             names = {s.instance: s.uuid for s in free}
             try:
                 picked = planner.choose_preferred(
@@ -158,7 +160,7 @@ class SliceOffer:
                     [s.instance for s in gpu.slices],
                     [s.instance for s in free],
                     [s.instance for s in fixed],
-                    wanted,
+                    preferred_count,
                 )
             except MigError as err:
                 _log.warning("no preference on %s: %s", gpu.uuid, err)
@@ -176,24 +178,28 @@ class SliceOffer:
         may still exist.
         """
         chosen = list(must_include)
-        left = self._left(available)
-        left.subtract(map(slice_uuid_of, chosen))
+        remaining_shares = self._left(available)
+        remaining_shares.subtract(map(slice_uuid_of, chosen))
         free = [device for device in available if device not in chosen]
         while free and len(chosen) < size:
-            best = max(free, key=lambda d: (left[slice_uuid_of(d)], d not in self.left_over))
+            best = max(
+                free, key=lambda d: (remaining_shares[slice_uuid_of(d)], d not in self.left_over)
+            )
             free.remove(best)
             chosen.append(best)
-            left[slice_uuid_of(best)] -= 1
+            remaining_shares[slice_uuid_of(best)] -= 1
         return chosen[:size]
 
     def _left(self, available: Sequence[str]) -> Counter[str]:
         """Return how many more containers each slice may have, given the available ids."""
-        free, left = set(available), Counter(map(slice_uuid_of, available))
+        free, remaining_shares = set(available), Counter(map(slice_uuid_of, available))
         for s in self.slices:
-            held = {one for one in self.left_over if slice_uuid_of(one) == s.uuid}
-            if held and (shared := self.shared.get(s.uuid)) is not None:
-                left[s.uuid] = shared.replicas - len((held | set(self._ids(s))) - free)
-        return left
+            held_ids = {device for device in self.left_over if slice_uuid_of(device) == s.uuid}
+            if held_ids and (shared := self.shared.get(s.uuid)) is not None:
+                remaining_shares[s.uuid] = shared.replicas - len(
+                    (held_ids | set(self._ids(s))) - free
+                )
+        return remaining_shares
 
     def _fullest_first(self, available: Sequence[str]) -> list[Gpu]:
         free = set(available)
@@ -207,13 +213,13 @@ def replicas(uuid: str, shared: Shared) -> list[str]:
     return [replica(uuid, number) for number in range(shared.replicas)]
 
 
-def left_over_ids(shared: Mapping[str, Shared], held: Collection[str]) -> frozenset[str]:
+def left_over_ids(shared: Mapping[str, Shared], held_ids: Collection[str]) -> frozenset[str]:
     """Return the held ids of all slices that have a held id beyond their number of shares.
 
     The result has all ids of such a slice that pods hold, including those within the number of
     shares.
     """
-    ids = {device: slice_uuid_of(device) for device in held if is_share(device)}
+    ids = {device: slice_uuid_of(device) for device in held_ids if is_share(device)}
     ids = {device: uuid for device, uuid in ids.items() if uuid in shared}
     fewer = {uuid for device, uuid in ids.items() if device not in replicas(uuid, shared[uuid])}
     return frozenset(device for device, uuid in ids.items() if uuid in fewer)

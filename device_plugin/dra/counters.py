@@ -30,7 +30,11 @@ def total_counters(board: Board) -> dict[str, int]:
     counters = {_unit(unit): 1 for unit in range(board.placement_units)}
     counters["compute-slices"] = board.compute_slices
     counters |= dict(zip(_ENGINES, board.engines.counts(), strict=True))
-    counters |= {_count_of(one): one.max_count for one in board.profiles if _is_counted(one, board)}
+    counters |= {
+        _count_of(profile): profile.max_count
+        for profile in board.profiles
+        if _is_counted(profile, board)
+    }
     return {name: count for name, count in counters.items() if count}
 
 
@@ -48,25 +52,27 @@ def used_counters(instance: Instance, board: Board) -> dict[str, int]:
     return {name: count for name, count in counters.items() if count}
 
 
-def remaining_counters(board: Board, taken: Iterable[Instance]) -> dict[str, int]:
+def remaining_counters(board: Board, taken_instances: Iterable[Instance]) -> dict[str, int]:
     """Return the counters of a GPU that the scheduler may still allocate.
 
-    These are the GPU's counters, less those of the instances in ``taken``. A GPU instance that
-    is divided further counts as a whole, and only once: see docs/dra.md. No counter is negative,
-    because the scheduler would then refuse every device of the pool.
+    These are the GPU's counters, less those of the instances in ``taken_instances``. A GPU
+    instance that is divided further counts as a whole, and only once: see docs/dra.md. No counter
+    is negative, because the scheduler would then refuse every device of the pool.
     """
-    gone: Counter[str] = Counter()
-    for instance in planner.gpu_instances(taken):
-        gone.update(used_counters(instance, board))
-    return {name: max(0, count - gone[name]) for name, count in total_counters(board).items()}
+    used_counts: Counter[str] = Counter()
+    for instance in planner.gpu_instances(taken_instances):
+        used_counts.update(used_counters(instance, board))
+    return {
+        name: max(0, count - used_counts[name]) for name, count in total_counters(board).items()
+    }
 
 
-def fits(left: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
-    """Return whether the counters in ``left`` suffice for those in ``wanted``.
+def fits(remaining_counts: Mapping[str, int], requested_counts: Mapping[str, int]) -> bool:
+    """Return whether the counters in ``remaining_counts`` suffice for ``requested_counts``.
 
-    As in the scheduler, a counter that is absent from ``left`` counts as 0.
+    As in the scheduler, a counter that is absent from ``remaining_counts`` counts as 0.
     """
-    return all(count <= left.get(name, 0) for name, count in wanted.items())
+    return all(count <= remaining_counts.get(name, 0) for name, count in requested_counts.items())
 
 
 def _unit(unit: int) -> str:

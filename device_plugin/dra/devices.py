@@ -75,7 +75,7 @@ def to_quantities(counts: Mapping[str, int]) -> dict[str, dict[str, str]]:
 def _attributes(gpu: Gpu, instance: Instance, node: Node) -> dict[str, dict[str, Any]]:
     board, profile = gpu.board, instance.profile
     brand = "NvidiaRTX" if " RTX " in board.product_name else "Nvidia"
-    found = {
+    attributes = {
         "productName": _text(board.product_name),
         "brand": _text(brand),
         "architecture": _text(board.architecture),
@@ -88,12 +88,12 @@ def _attributes(gpu: Gpu, instance: Instance, node: Node) -> dict[str, dict[str,
         f"{_STANDARD}/pciBusID": _text(f"0000:{gpu.bus:02x}:00.0"),
     }
     if profile.is_whole:
-        return found | {
+        return attributes | {
             "type": _text("gpu"),
             "uuid": _text(gpu.uuid),
             "index": {"int": gpu.index},
         }
-    return found | {
+    return attributes | {
         "type": _text("mig"),
         "profile": _text(profile.name),
         "parentUUID": _text(gpu.uuid),
@@ -128,17 +128,19 @@ def _consumable(instance: Instance) -> dict[str, dict[str, Any]]:
         },
     }
     return {
-        name: {**one, "requestPolicy": memory if name == MEMORY else {"default": "0"}}
-        for name, one in _capacity(instance).items()
+        name: {**capacity, "requestPolicy": memory if name == MEMORY else {"default": "0"}}
+        for name, capacity in _capacity(instance).items()
     }
 
 
 def _health(gpu: Gpu, instance: Instance) -> str:
     """Return the health of the instance, or that of its GPU if the instance does not exist."""
-    there = next((one for one in gpu.slices if one.instance == instance), None)
-    if there is None or not is_in_service(gpu.health):
+    mig_slice = next(
+        (candidate for candidate in gpu.slices if candidate.instance == instance), None
+    )
+    if mig_slice is None or not is_in_service(gpu.health):
         return gpu.health
-    return there.health
+    return mig_slice.health
 
 
 def _taint(health: str) -> dict[str, str] | None:
@@ -159,5 +161,5 @@ def _text(value: str) -> dict[str, Any]:
 
 def _version(dotted: str) -> dict[str, Any]:
     """Return a version in the form of semver.org: three numbers without leading zeros."""
-    found = [str(int(part)) for part in re.findall(r"[0-9]+", dotted)[:3]]
-    return {"version": ".".join([*found, "0", "0", "0"][:3])}
+    numbers = [str(int(part)) for part in re.findall(r"[0-9]+", dotted)[:3]]
+    return {"version": ".".join([*numbers, "0", "0", "0"][:3])}

@@ -67,12 +67,12 @@ class HealthService:
 
     def _response(self, healths: Mapping[str, str]) -> pb.NodeWatchResourcesResponse:
         response = pb.NodeWatchResourcesResponse()
-        now = int(time.time())
+        timestamp_s = int(time.time())
         for name, health in sorted(healths.items()):
             response.devices.add(
                 device=pb.DeviceIdentifier(pool_name=self._pool, device_name=name),
                 health=pb.HEALTHY if is_in_service(health) else pb.UNHEALTHY,
-                last_updated_time=now,
+                last_updated_time=timestamp_s,
                 message="" if health == "Healthy" else health[:_MESSAGE_LENGTH],
             )
         return response

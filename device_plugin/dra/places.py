@@ -20,7 +20,7 @@ def list_instances(board: Board) -> tuple[Instance, ...]:
     whole GPU comes last.
     """
     profiles = sorted(board.profiles, key=_size)
-    return (*(place for one in profiles for place in _places(board, one)), _whole(board))
+    return (*(place for profile in profiles for place in _places(board, profile)), _whole(board))
 
 
 def _size(profile: Profile) -> tuple[int, int, int, str]:
@@ -36,10 +36,10 @@ def _places(board: Board, profile: Profile) -> tuple[Instance, ...]:
             chosen += planner.plan(board, chosen, [profile]).placed
     except PlanError:
         pass  # no more instances fit; the remaining places are alternatives to those chosen
-    others = [Instance(profile, start) for start in profile.starts]
-    rest = [one for one in others if one not in chosen]
-    rest.sort(key=lambda one: planner.headroom(board, [one]), reverse=True)
-    return (*chosen, *rest)
+    all_instances = [Instance(profile, start) for start in profile.starts]
+    remaining_instances = [instance for instance in all_instances if instance not in chosen]
+    remaining_instances.sort(key=lambda instance: planner.headroom(board, [instance]), reverse=True)
+    return (*chosen, *remaining_instances)
 
 
 def _whole(board: Board) -> Instance:

@@ -240,49 +240,50 @@ class Preparer:
         inventory = self._node.inventory()
         if call.before is None:
             call.before = frozenset(s.uuid for s in inventory.slices() if s.is_of(owner))
-        own = [one for one in claim.allocated if one.driver == names.DRIVER]
-        places = [self._place(inventory, one) for one in own]
+        own = [allocated for allocated in claim.allocated if allocated.driver == names.DRIVER]
+        places = [self._place(inventory, allocated) for allocated in own]
         if self._make(ref, [p for p in places if not p.allocated.admin_access]):
             inventory = self._node.inventory()
-        found = [(place, _find_slices(inventory, place, owner)) for place in places]
-        for place, slices in found:
+        placed_slices = [(place, _find_slices(inventory, place, owner)) for place in places]
+        for place, slices in placed_slices:
             _check_health(place, slices)
         with self._lock:
             cdi.write(
                 self._cdi_dir,
                 ref,
-                dict.fromkeys(s for _, slices in found for s in slices),
+                dict.fromkeys(s for _, slices in placed_slices for s in slices),
                 self._libraries_dir,
                 self._programs,
             )
         return tuple(
             Prepared(place.allocated, tuple(device_id(ref.uid, s.uuid) for s in slices))
-            for place, slices in found
+            for place, slices in placed_slices
         )
 
-    def _place(self, inventory: Inventory, one: Allocated) -> _Place:
-        if one.pool != self._pool:
+    def _place(self, inventory: Inventory, allocated: Allocated) -> _Place:
+        if allocated.pool != self._pool:
             raise ClaimError(
-                f"{one.device} belongs to pool {one.pool}, but this node's pool is {self._pool}"
+                f"{allocated.device} belongs to pool {allocated.pool},"
+                f" but this node's pool is {self._pool}"
             )
         try:
-            device = names.parse(one.device)
+            device = names.parse(allocated.device)
             gpu = next((g for g in inventory.gpus if g.index == device.gpu_index), None)
             if gpu is None:
                 raise ClaimError(
-                    f"{one.device}: this node has no GPU {device.gpu_index} (any more)"
+                    f"{allocated.device}: this node has no GPU {device.gpu_index} (any more)"
                 )
             profile = gpu.board.whole if device.profile is None else None
             profile = profile or gpu.board.profile(device.profile or "")
             instance = Instance(profile, device.start or 0)
         except (ValueError, MigError) as err:
-            raise ClaimError(f"{one.device}: {err}") from err
-        if one.share_id and not one.memory_bytes:
+            raise ClaimError(f"{allocated.device}: {err}") from err
+        if allocated.share_id and not allocated.memory_bytes:
             raise ClaimError(
-                f"{one.device} was allocated as a share,"
+                f"{allocated.device} was allocated as a share,"
                 f" but its allocation lacks the capacity {names.MEMORY!r}"
             )
-        return _Place(one, gpu, instance)
+        return _Place(allocated, gpu, instance)
 
     def _make(self, ref: ClaimRef, places: Iterable[_Place]) -> bool:
         """Create the missing slices of a claim; return whether there were any.
@@ -299,12 +300,18 @@ class Preparer:
                 missing.append((place, share))
         for place, share in missing:
             gpu, instance = place.gpu, place.instance
-            if found := blockers.find_blockers(gpu, instance, share):
-                owners = "; ".join(map(blockers.describe_owner, found))
+            if blocking_slices := blockers.find_blockers(gpu, instance, share):
+                owners = "; ".join(map(blockers.describe_owner, blocking_slices))
                 raise _Blocked(f"{place.allocated.device}: {owners}")
-            made = gpu.uuid, instance.profile.name, instance.start, owner, str(ref)
             try:
-                self._node.create_instance(*made, memory_bytes=share)
+                self._node.create_instance(
+                    gpu.uuid,
+                    profile=instance.profile.name,
+                    start=instance.start,
+                    owner=owner,
+                    owner_name=str(ref),
+                    memory_bytes=share,
+                )
             except GpudError as err:
                 # another caller took the place: find its owner in the next attempt
                 if err.code == "conflict":
@@ -312,8 +319,8 @@ class Preparer:
                 raise
             finally:
                 self._changed()
-            what = "all" if share is None else f"{share} bytes"
-            _log.info("claim %s: got %s of %s on GPU %d", ref, what, instance, gpu.index)
+            memory_text = "all" if share is None else f"{share} bytes"
+            _log.info("claim %s: got %s of %s on GPU %d", ref, memory_text, instance, gpu.index)
         return bool(missing)
 
     def _take_back(self, call: _Call) -> None:
@@ -362,16 +369,16 @@ def _by_instance(places: Iterable[_Place]) -> list[tuple[_Place, int | None]]:
 
     Several requests of a claim can have shares of one device: the claim then has their sum.
     """
-    found: dict[tuple[str, Instance], tuple[_Place, int | None]] = {}
+    places_by_instance: dict[tuple[str, Instance], tuple[_Place, int | None]] = {}
     for place in places:
         key = place.gpu.uuid, place.instance
-        _, before = found.get(key, (place, 0))
+        _, earlier_bytes = places_by_instance.get(key, (place, 0))
         share = place.allocated.memory_bytes if place.allocated.share_id else None
-        total = None if share is None or before is None else before + share
+        total = None if share is None or earlier_bytes is None else earlier_bytes + share
         if total is not None and total >= place.instance.profile.memory_bytes:
             total = None
-        found[key] = place, total
-    return list(found.values())
+        places_by_instance[key] = place, total
+    return list(places_by_instance.values())
 
 
 def _own(gpu: Gpu, instance: Instance, owner: str) -> tuple[MigSlice, ...]:
@@ -380,7 +387,9 @@ def _own(gpu: Gpu, instance: Instance, owner: str) -> tuple[MigSlice, ...]:
 
 def _claimed_bytes(s: MigSlice, owner: str) -> int | None:
     """Return how many bytes of a slice a claim has; None if it has the whole slice alone."""
-    return next((one.memory_bytes for one in s.shares if one.owner == owner), None)
+    return next(
+        (claim_share.memory_bytes for claim_share in s.shares if claim_share.owner == owner), None
+    )
 
 
 def _find_slices(inventory: Inventory, place: _Place, owner: str) -> tuple[MigSlice, ...]:
@@ -391,8 +400,8 @@ def _find_slices(inventory: Inventory, place: _Place, owner: str) -> tuple[MigSl
     """
     gpu = next((g for g in inventory.gpus if g.uuid == place.gpu.uuid), place.gpu)
     if place.allocated.admin_access:
-        there = place.instance.placement
-        return tuple(s for s in gpu.slices if s.instance.placement.overlaps(there))
+        placement = place.instance.placement
+        return tuple(s for s in gpu.slices if s.instance.placement.overlaps(placement))
     own = _own(gpu, place.instance, owner)
     if not own:
         raise _Blocked(f"{place.allocated.device}: its slice no longer exists")

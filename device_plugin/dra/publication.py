@@ -28,27 +28,36 @@ class Plan:
 
 
 def plan(
-    wanted: Mapping[str, Document],
-    there: Mapping[str, Document],
+    wanted_specs: Mapping[str, Document],
+    existing_slices: Mapping[str, Document],
     owners: Sequence[Document],
-    least: int = 1,
+    min_generation: int = 1,
 ) -> Plan:
     """Plan the writes that turn the existing ResourceSlices into the wanted ones.
 
-    ``there`` has the existing ResourceSlices, and ``wanted`` the specs of the wanted ones, both by
-    name. ``owners`` are the owner references that every slice gets. ``least`` is the lowest
-    generation that may be used: a pool whose slices were all deleted must not restart from 1.
+    ``existing_slices`` has the existing ResourceSlices, and ``wanted_specs`` the specs of the wanted
+    ones, both by name. ``owners`` are the owner references that every slice gets.
+    ``min_generation`` is the lowest generation that may be used: a pool whose slices were all
+    deleted must not restart from 1.
     """
-    surplus = tuple(sorted(name for name in there if name not in wanted))
-    newest = max(map(generation, there.values()), default=0)
-    current = {name for name, one in there.items() if generation(one) == newest}
-    right = {name for name in current if name in wanted and same(there[name], wanted[name], owners)}
-    if right == wanted.keys():
+    surplus = tuple(sorted(name for name in existing_slices if name not in wanted_specs))
+    newest = max(map(generation, existing_slices.values()), default=0)
+    newest_names = {
+        name for name, document in existing_slices.items() if generation(document) == newest
+    }
+    correct_names = {
+        name
+        for name in newest_names
+        if name in wanted_specs and same(existing_slices[name], wanted_specs[name], owners)
+    }
+    if correct_names == wanted_specs.keys():
         return Plan(delete=surplus)
-    goes_on = right == current and newest >= least and right
-    number = newest if goes_on else max(newest + 1, least)
-    missing = [name for name in wanted if not (goes_on and name in right)]
-    return Plan(tuple(_document(name, wanted[name], owners, number) for name in missing), surplus)
+    goes_on = correct_names == newest_names and newest >= min_generation and correct_names
+    number = newest if goes_on else max(newest + 1, min_generation)
+    missing = [name for name in wanted_specs if not (goes_on and name in correct_names)]
+    return Plan(
+        tuple(_document(name, wanted_specs[name], owners, number) for name in missing), surplus
+    )
 
 
 def generation(document: Document) -> int:
@@ -56,22 +65,24 @@ def generation(document: Document) -> int:
     return int((document.get("spec") or {}).get("pool", {}).get("generation") or 0)
 
 
-def same(there: Document, wanted: Document, owners: Sequence[Document]) -> bool:
+def same(existing_slice: Document, wanted_spec: Document, owners: Sequence[Document]) -> bool:
     """Return whether the existing slice has the wanted spec and owners.
 
-    The generation of the existing slice, ``there``, does not matter.
+    The generation of the existing slice, ``existing_slice``, does not matter.
     """
-    owned = {owner["uid"] for owner in (there["metadata"].get("ownerReferences") or ())}
-    return _essence(there["spec"]) == _essence(wanted) and owned == {o["uid"] for o in owners}
+    owned = {owner["uid"] for owner in (existing_slice["metadata"].get("ownerReferences") or ())}
+    return _essence(existing_slice["spec"]) == _essence(wanted_spec) and owned == {
+        o["uid"] for o in owners
+    }
 
 
 def _essence(spec: Document) -> dict[str, Any]:
     """Return a spec without the fields that the API server or the generation adds."""
     pool = {key: value for key, value in spec["pool"].items() if key != "generation"}
-    found = {**spec, "pool": pool}
+    essence = {**spec, "pool": pool}
     if "devices" in spec:
-        found["devices"] = [_device(device) for device in spec["devices"]]
-    return found
+        essence["devices"] = [_device(device) for device in spec["devices"]]
+    return essence
 
 
 def _device(device: Document) -> Document:

@@ -51,13 +51,13 @@ class Publisher:
         return self._problem if self._failures >= _REPORTED_AFTER else ""
 
     def offer(
-        self, wanted: Mapping[str, Mapping[str, Any]], owners: Sequence[Mapping[str, Any]]
+        self, specs: Mapping[str, Mapping[str, Any]], owners: Sequence[Mapping[str, Any]]
     ) -> None:
         """Set the wanted slices (``slices.resource_slices``) and their owners."""
         with self._lock:
-            if (wanted, owners) == (self._wanted, self._owners):
+            if (specs, owners) == (self._wanted, self._owners):
                 return
-            self._wanted, self._owners = wanted, owners
+            self._wanted, self._owners = specs, owners
         self._woken.set()
 
     def follow(self) -> Never:
@@ -104,14 +104,16 @@ class Publisher:
             ClusterError: the API server refused a write.
             Dropped: the API server dropped fields that the scheduler needs; the slices are deleted.
         """
-        there = self._informer.documents()
+        existing_slices = self._informer.documents()
         with self._lock:
-            wanted, owners = self._wanted, self._owners
-        if there is None or wanted is None:
+            specs, owners = self._wanted, self._owners
+        if existing_slices is None or specs is None:
             return False  # each of the two threads wakes this one again
-        known = max([0, *map(publication.generation, there.values())])
-        self._generation = max(self._generation, known)
-        plan = publication.plan(wanted, there, owners, self._generation + (not there))
+        newest_generation = max([0, *map(publication.generation, existing_slices.values())])
+        self._generation = max(self._generation, newest_generation)
+        plan = publication.plan(
+            specs, existing_slices, owners, self._generation + (not existing_slices)
+        )
         for document in plan.apply:
             self._generation = publication.generation(document)
             answer = self._kube.apply(document)
@@ -121,7 +123,7 @@ class Publisher:
         for name in plan.delete:
             self._delete(name)
         if plan:
-            _log.info("%d ResourceSlices of generation %d", len(wanted), self._generation)
+            _log.info("%d ResourceSlices of generation %d", len(specs), self._generation)
         return True
 
     def _withdraw(self, name: str) -> None:

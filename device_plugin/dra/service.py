@@ -56,8 +56,8 @@ class DraService:
         for claim in request.claims:
             answer = response.claims[claim.uid]
             try:
-                for one in self._prepare(ClaimRef(claim.namespace, claim.name, claim.uid)):
-                    answer.devices.append(_device(one))
+                for prepared in self._prepare(ClaimRef(claim.namespace, claim.name, claim.uid)):
+                    answer.devices.append(_device(prepared))
             except ClaimError as err:
                 _log.warning("claim %s/%s: %s", claim.namespace, claim.name, err)
                 answer.error = str(err)
@@ -178,11 +178,11 @@ class DraServer:
         return wait
 
 
-def _device(one: Prepared) -> pb.Device:
+def _device(prepared: Prepared) -> pb.Device:
     return pb.Device(
-        request_names=[one.allocated.request],
-        pool_name=one.allocated.pool,
-        device_name=one.allocated.device,
-        cdi_device_ids=one.cdi_ids,
-        share_id=one.allocated.share_id or None,
+        request_names=[prepared.allocated.request],
+        pool_name=prepared.allocated.pool,
+        device_name=prepared.allocated.device,
+        cdi_device_ids=prepared.cdi_ids,
+        share_id=prepared.allocated.share_id or None,
     )

@@ -46,10 +46,10 @@ def resource_slices(node: Node, gpus: Sequence[OfferedGpu]) -> dict[str, dict[st
     """
     if not gpus:
         return {}
-    sets = [_counter_set(one) for one in gpus]
+    sets = [_counter_set(offered_gpu) for offered_gpu in gpus]
     devices = list(_devices(node, gpus))
-    contents = [{"sharedCounters": some} for some in _parts(sets, MOST_COUNTER_SETS)]
-    contents += [{"devices": some} for some in _parts(devices, MOST_DEVICES)]
+    contents = [{"sharedCounters": chunk} for chunk in _parts(sets, MOST_COUNTER_SETS)]
+    contents += [{"devices": chunk} for chunk in _parts(devices, MOST_DEVICES)]
     return {
         slice_name(node.name, number): {
             "driver": DRIVER,
@@ -63,26 +63,31 @@ def resource_slices(node: Node, gpus: Sequence[OfferedGpu]) -> dict[str, dict[st
 
 def _counter_set(offered: OfferedGpu) -> dict[str, Any]:
     gpu = offered.gpu
-    left = counters.remaining_counters(gpu.board, offered.taken)
-    return {"name": counters.set_name(gpu.index), "counters": to_quantities(left)}
+    remaining = counters.remaining_counters(gpu.board, offered.taken)
+    return {"name": counters.set_name(gpu.index), "counters": to_quantities(remaining)}
 
 
-def _parts(whole: Sequence[Any], most: int) -> list[Sequence[Any]]:
-    return [whole[start : start + most] for start in range(0, len(whole), most)]
+def _parts(whole: Sequence[Any], max_length: int) -> list[Sequence[Any]]:
+    return [whole[start : start + max_length] for start in range(0, len(whole), max_length)]
 
 
 def _devices(node: Node, gpus: Sequence[OfferedGpu]) -> Iterator[Mapping[str, Any]]:
     """Yield the devices, grouped by profile, the smallest profile first."""
-    free = {one.gpu.index: counters.remaining_counters(one.gpu.board, one.taken) for one in gpus}
-    found = [
-        (rank, one.gpu.index, one, instance)
-        for one in gpus
-        for rank, instance in _ranked(one.gpu)
-        if counters.fits(free[one.gpu.index], counters.used_counters(instance, one.gpu.board))
+    free = {
+        offered_gpu.gpu.index: counters.remaining_counters(offered_gpu.gpu.board, offered_gpu.taken)
+        for offered_gpu in gpus
+    }
+    ranked_devices = [
+        (rank, offered_gpu.gpu.index, offered_gpu, instance)
+        for offered_gpu in gpus
+        for rank, instance in _ranked(offered_gpu.gpu)
+        if counters.fits(
+            free[offered_gpu.gpu.index], counters.used_counters(instance, offered_gpu.gpu.board)
+        )
     ]
-    found.sort(key=lambda entry: entry[:2])
-    for _, _, one, instance in found:
-        yield describe(one.gpu, instance, node, one.shared)
+    ranked_devices.sort(key=lambda entry: entry[:2])
+    for _, _, offered_gpu, instance in ranked_devices:
+        yield describe(offered_gpu.gpu, instance, node, offered_gpu.shared)
 
 
 def _ranked(gpu: Gpu) -> Iterator[tuple[int, Instance]]:

@@ -68,9 +68,9 @@ class InventoryCollector(Collector):
         host, version = self._hostname, DRIVER_RELEASE
         gpus = [(gpu, labels.gpu_labels(gpu, host, version)) for gpu in node.gpus]
         instances = [
-            (gpu, one, labels.instance_labels(gpu, one, host, version))
+            (gpu, instance, labels.instance_labels(gpu, instance, host, version))
             for gpu in node.gpus
-            for one in gpu.instances
+            for instance in gpu.instances
         ]
         for of_node in OF_NODE:
             family = new_family(of_node)
@@ -111,12 +111,12 @@ def exposition(collector: Collector, accept: str) -> Answer:
 
     In Prometheus's own format, the type of DCGM's counters is changed from untyped to counter.
     """
-    given = serving.exposition(collector, accept)
-    if given.content_type.startswith("application/openmetrics-text"):
-        return given
-    body = given.body
+    answer = serving.exposition(collector, accept)
+    if answer.content_type.startswith("application/openmetrics-text"):
+        return answer
+    body = answer.body
     for row in (*OF_GPU, *OF_INSTANCE):
         if row.kind == "counter" and is_of_dcgm(row):
             kind = f"# TYPE {row.name} ".encode()
             body = body.replace(kind + b"untyped", kind + b"counter")
-    return Answer(given.status, body, given.content_type)
+    return Answer(answer.status, body, answer.content_type)

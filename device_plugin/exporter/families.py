@@ -323,9 +323,11 @@ OF_GPU: Final = (
 )
 
 
-def _free_bytes(one: Instance) -> int:
+def _free_bytes(instance: Instance) -> int:
     """Return the free memory of an instance; parts of a GPU instance share its memory."""
-    return max(0, one.memory_bytes - max(one.memory_used_bytes, one.shared_used_bytes))
+    return max(
+        0, instance.memory_bytes - max(instance.memory_used_bytes, instance.shared_used_bytes)
+    )
 
 
 OF_INSTANCE: Final = (

@@ -24,7 +24,7 @@ def gpu_labels(gpu: Gpu, hostname: str, driver_version: str) -> Labels:
         "Hostname": hostname,
         "DCGM_FI_DRIVER_VERSION": driver_version,
     }
-    whole = next((one for one in gpu.instances if one.profile == _WHOLE), None)
+    whole = next((instance for instance in gpu.instances if instance.profile == _WHOLE), None)
     return labels | (_holder(whole) if whole is not None else {})
 
 

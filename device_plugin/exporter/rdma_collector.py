@@ -41,36 +41,36 @@ class TrafficCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all metric families of RDMA, each once."""
         try:
-            found = self._source.traffic()
+            traffic = self._source.traffic()
         except AgentError as err:
             _log.warning("no RDMA figures: %s", err)
             family = new_family(HCAD_UP)
             add_sample(family, HCAD_UP, {}, 0)
             yield family
             return
-        if found is not None:
-            yield from self._families(found)
+        if traffic is not None:
+            yield from self._families(traffic)
 
-    def _families(self, found: RdmaTraffic) -> Iterator[Metric]:
+    def _families(self, traffic: RdmaTraffic) -> Iterator[Metric]:
         host = self._hostname
         for of_hcad in OF_HCAD:
             family = new_family(of_hcad)
-            add_sample(family, of_hcad, {}, of_hcad.value(found))
+            add_sample(family, of_hcad, {}, of_hcad.value(traffic))
             yield family
         for of_port in OF_PORT:
             family = new_family(of_port)
-            for port in found.functions:
+            for port in traffic.functions:
                 named = labels.port_labels(port, self._hcas.get(port.function), host)
                 add_sample(family, of_port, named, of_port.value(port))
             yield family
         for of_pair in OF_PAIR:
             family = new_family(of_pair)
-            for pair in found.flows:
+            for pair in traffic.flows:
                 add_sample(family, of_pair, labels.pair_labels(pair, host), of_pair.value(pair))
             yield family
         for of_denial in OF_DENIAL:
             family = new_family(of_denial)
-            for one in found.denials:
-                named = labels.denial_labels(one, host)
-                add_sample(family, of_denial, named, of_denial.value(one))
+            for denial in traffic.denials:
+                named = labels.denial_labels(denial, host)
+                add_sample(family, of_denial, named, of_denial.value(denial))
             yield family

@@ -29,13 +29,13 @@ class HcaFunction:
 
 def functions_of(node_name: str, hcas: Hcas, directory: Path) -> tuple[HcaFunction, ...]:
     """Return the HCA functions of a node; hcad keeps their folders below ``directory``."""
-    found = []
+    functions = []
     for hca in range(hcas.count):
         for index in range(hcas.functions_per_hca):
             name = _name_of(node_name, hca, index)
             sockets, classes = directory / "functions" / name, directory / "classes" / name
-            found.append(HcaFunction(name, hca, str(sockets), str(classes)))
-    return tuple(found)
+            functions.append(HcaFunction(name, hca, str(sockets), str(classes)))
+    return tuple(functions)
 
 
 def hcas_by_function(node_name: str) -> Mapping[str, int]:

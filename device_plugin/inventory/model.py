@@ -73,12 +73,18 @@ class MigSlice:
         """
         if not self.owner:
             return self.shares
-        has = self.memory_bytes, self.memory_used_bytes, self.contexts
-        return (ClaimShare(self.owner, self.owner_name, *has),)
+        share = ClaimShare(
+            owner=self.owner,
+            owner_name=self.owner_name,
+            memory_bytes=self.memory_bytes,
+            memory_used_bytes=self.memory_used_bytes,
+            contexts=self.contexts,
+        )
+        return (share,)
 
     def is_of(self, owner: str) -> bool:
         """Return whether the claim ``owner`` (``claim:UID``) has the slice, or a share of it."""
-        return any(one.owner == owner for one in self.claims)
+        return any(claim.owner == owner for claim in self.claims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +120,11 @@ class Gpu:
         """Return the number of the GPU's PCIe root: the lowest bus below the same bridge."""
         if self.facts.topology == FLAT:
             return self.bus
-        there = topology_named(self.facts.topology, self.index + 1)
-        bridge = there.gpus[self.index].bridge
-        return min(one.bus for one in (*there.gpus, *there.hcas) if one.bridge == bridge)
+        topology = topology_named(self.facts.topology, self.index + 1)
+        bridge = topology.gpus[self.index].bridge
+        return min(
+            device.bus for device in (*topology.gpus, *topology.hcas) if device.bridge == bridge
+        )
 
     @property
     def unclaimed(self) -> tuple[MigSlice, ...]:
@@ -175,9 +183,9 @@ def is_share(device: str) -> bool:
     return slice_uuid_of(device) != device
 
 
-def is_allocatable(gpu: Gpu, one: MigSlice) -> bool:
+def is_allocatable(gpu: Gpu, mig_slice: MigSlice) -> bool:
     """Return whether the health of a slice and of its GPU allow its allocation."""
-    return is_in_service(gpu.health) and is_in_service(one.health)
+    return is_in_service(gpu.health) and is_in_service(mig_slice.health)
 
 
 def mark_all_unhealthy(inventory: Inventory, why: str) -> Inventory:
@@ -233,17 +241,20 @@ def _slice(board: geometry.Board, gpu_uuid: str, instance: admin.Instance) -> Mi
         socket_dir=instance.socket_dir,
         contexts=len(instance.contexts),
         holders=tuple(
-            HolderPod(one.namespace, one.name, one.pod_uid, one.container)
-            for one in instance.holders
+            HolderPod(holder.namespace, holder.name, holder.pod_uid, holder.container)
+            for holder in instance.holders
         ),
         health=instance.health,
         owner=instance.owner,
         owner_name=instance.owner_name,
         shares=tuple(
             ClaimShare(
-                *(one.owner, one.owner_name, one.memory_bytes),
-                *(one.memory_used_bytes, one.contexts),
+                owner=share.owner,
+                owner_name=share.owner_name,
+                memory_bytes=share.memory_bytes,
+                memory_used_bytes=share.memory_used_bytes,
+                contexts=share.contexts,
             )
-            for one in instance.shares
+            for share in instance.shares
         ),
     )

@@ -66,12 +66,20 @@ def assign_resources(
             " none is offered"
         )
     return OfferedResources(
-        names, problem, {uuid: one for uuid, one in shared.items() if one is not None}
+        names,
+        problem,
+        {
+            uuid: shared_resource
+            for uuid, shared_resource in shared.items()
+            if shared_resource is not None
+        },
     )
 
 
 def _sharing_of(sharing: Sequence[Shared], name: str) -> Shared | None:
-    return next((one for one in sharing if one.name == name), None)
+    return next(
+        (shared_resource for shared_resource in sharing if shared_resource.name == name), None
+    )
 
 
 def _name(shared: Shared | None, name: str) -> str:

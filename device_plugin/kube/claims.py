@@ -81,11 +81,15 @@ def read(document: Mapping[str, Any]) -> Claim:
     configs: tuple[Config, ...] = ()
     if allocation is not None:
         devices = allocation.get("devices") or {}
-        allocated = tuple(_result(one) for one in devices.get("results") or ())
-        configs = tuple(_config(one["opaque"]) for one in devices.get("config") or ())
+        allocated = tuple(_result(device_result) for device_result in devices.get("results") or ())
+        configs = tuple(
+            _config(device_config["opaque"]) for device_config in devices.get("config") or ()
+        )
     ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
     consumers = status.get("reservedFor") or ()
-    pod_uids = frozenset(one["uid"] for one in consumers if one["resource"] == "pods")
+    pod_uids = frozenset(
+        consumer["uid"] for consumer in consumers if consumer["resource"] == "pods"
+    )
     return Claim(ref, allocated, configs, pod_uids)
 
 
@@ -101,15 +105,15 @@ def _config(opaque: Mapping[str, Any]) -> Config:
     return Config(opaque["driver"], kind)
 
 
-def _result(one: Mapping[str, Any]) -> Allocated:
-    consumed = (one.get("consumedCapacity") or {}).get(names.MEMORY)
+def _result(device_result: Mapping[str, Any]) -> Allocated:
+    consumed = (device_result.get("consumedCapacity") or {}).get(names.MEMORY)
     return Allocated(
-        request=one["request"].partition("/")[0],
-        driver=one["driver"],
-        pool=one["pool"],
-        device=one["device"],
-        admin_access=bool(one.get("adminAccess")),
-        share_id=one.get("shareID") or "",
+        request=device_result["request"].partition("/")[0],
+        driver=device_result["driver"],
+        pool=device_result["pool"],
+        device=device_result["device"],
+        admin_access=bool(device_result.get("adminAccess")),
+        share_id=device_result.get("shareID") or "",
         memory_bytes=quantity.parse_api_quantity(consumed) if isinstance(consumed, str) else 0,
     )
 
@@ -139,8 +143,8 @@ class ClaimsKube(Kube):
         if not is_name(namespace, name):
             raise ClusterError(f"not a claim's name: {namespace[:70]!r}/{name[:260]!r}")
         try:
-            found = self._sent(self._client.get, self._claims, name=name, namespace=namespace)
-            return read(found)
+            document = self._sent(self._client.get, self._claims, name=name, namespace=namespace)
+            return read(document)
         except KeyError as err:
             raise ClusterError(f"claim {namespace}/{name} has no {err}") from err
         except ValueError as err:

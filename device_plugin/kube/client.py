@@ -136,12 +136,12 @@ class Kube:
     def pod(self, namespace: str, name: str) -> PodFacts | None:
         """Return the facts about a pod; None if there is no pod with that name."""
         try:
-            found = self._sent(self._client.get, self._pods, name=name, namespace=namespace)
+            document = self._sent(self._client.get, self._pods, name=name, namespace=namespace)
         except ClusterError as err:
             if err.status != 404:
                 raise
             return None
-        return pod_facts(found)
+        return pod_facts(document)
 
     def node_status(self) -> NodeStatus:
         """Return the status of this node."""
@@ -160,7 +160,7 @@ class Kube:
         """Return this node's GPU objects as the API server sent them, and the version of the
         list.
         """
-        found: list[dict[str, Any]] = []
+        documents: list[dict[str, Any]] = []
         token = ""
         while True:
             page = self._sent(
@@ -170,11 +170,11 @@ class Kube:
                 limit=_PAGE,
                 _continue=token or None,
             )
-            found += page.get("items") or ()
+            documents += page.get("items") or ()
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""
             if not token:
-                return found, str(metadata.get("resourceVersion") or "")
+                return documents, str(metadata.get("resourceVersion") or "")
 
     def watch_gpus(
         self, version: str, accepted: Callable[[], None] = lambda: None
@@ -229,7 +229,7 @@ class Kube:
         self, about: dict[str, str], namespace: str, reason: str, message: str, warning: bool
     ) -> None:
         name = events.event_name(about["name"], f"{about['uid']}/{reason}/{message}")
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        timestamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -239,8 +239,8 @@ class Kube:
             "message": message[:1024],
             "type": "Warning" if warning else "Normal",
             "source": {"component": "tessera", "host": self._node},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
+            "firstTimestamp": timestamp,
+            "lastTimestamp": timestamp,
             "count": 1,
         }
         try:
@@ -248,14 +248,14 @@ class Kube:
         except ClusterError as err:
             if err.status != 409:
                 raise
-            self._count_again(name, namespace, now)
+            self._count_again(name, namespace, timestamp)
 
-    def _count_again(self, name: str, namespace: str, now: str) -> None:
-        known = self._sent(self._client.get, self._events, name=name, namespace=namespace)
+    def _count_again(self, name: str, namespace: str, timestamp: str) -> None:
+        existing_event = self._sent(self._client.get, self._events, name=name, namespace=namespace)
         self._write(
             self._client.patch,
             self._events,
-            {"count": (known.get("count") or 1) + 1, "lastTimestamp": now},
+            {"count": (existing_event.get("count") or 1) + 1, "lastTimestamp": timestamp},
             name=name,
             namespace=namespace,
             content_type="application/merge-patch+json",
@@ -309,7 +309,7 @@ class Kube:
 
 def event_lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     """Yield the lines of an answer as they arrive; drop an incomplete last line."""
-    rest = b""
+    partial_line = b""
     for chunk in answer.stream(decode_content=True):
-        *whole, rest = (rest + chunk).split(b"\n")
+        *whole, partial_line = (partial_line + chunk).split(b"\n")
         yield from filter(None, whole)

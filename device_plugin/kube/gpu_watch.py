@@ -75,9 +75,9 @@ class GpuWatch:
         with self._lock:
             if self._problem is not None:
                 raise ClusterError(str(self._problem), self._problem.status)
-            known = self._informer.documents() or {}
-            self._read = {name: self._object(name, known[name]) for name in sorted(known)}
-            return [found for _, found in self._read.values()]
+            documents = self._informer.documents() or {}
+            self._read = {name: self._object(name, documents[name]) for name in sorted(documents)}
+            return [gpu_object for _, gpu_object in self._read.values()]
 
     def apply_status(self, name: str, status: GPUStatus) -> None:
         """Write a GPU's status, and update the known GPU objects from the API server's answer.
@@ -100,9 +100,9 @@ class GpuWatch:
         self._informer.follow()
 
     def _object(self, name: str, document: dict[str, Any]) -> tuple[dict[str, Any], GpuObject]:
-        before = self._read.get(name)
-        if before is not None and before[0] is document:
-            return before
+        cached_read = self._read.get(name)
+        if cached_read is not None and cached_read[0] is document:
+            return cached_read
         return document, read(document)
 
     def _changed(self) -> None:

@@ -123,35 +123,35 @@ class Informer:
     def _list(self) -> None:
         documents, version = self._source.list()
         with self._lock:
-            names = {one["metadata"]["name"] for one in documents}
+            names = {document["metadata"]["name"] for document in documents}
             for name in self._known.keys() - names:
                 self._forget(self._known[name])
             # A list replaces everything whatever its versions are: the database may have been
             # restored.
-            self._known = {one["metadata"]["name"]: one for one in documents}
+            self._known = {document["metadata"]["name"]: document for document in documents}
             self._version = version
             self._listed = True
         self._changed()
 
     def _handle_event(self, event: dict[str, Any]) -> None:
-        kind, found = event.get("type"), event.get("object") or {}
+        kind, document = event.get("type"), event.get("object") or {}
         if kind == "ERROR":
-            raise ClusterError(f"API server: {found.get('message')}", found.get("code"))
+            raise ClusterError(f"API server: {document.get('message')}", document.get("code"))
         with self._lock:
             changed = False
             if kind in ("ADDED", "MODIFIED"):
-                changed = self._store(found)
+                changed = self._store(document)
             elif kind == "DELETED":
-                changed = self._forget(found)
-            self._version = str(found["metadata"].get("resourceVersion") or self._version)
+                changed = self._forget(document)
+            self._version = str(document["metadata"].get("resourceVersion") or self._version)
         if changed:
             self._changed()
 
     def _store(self, document: dict[str, Any]) -> bool:
         """Keep an object unless a newer version is known; return whether it changed."""
         name = document["metadata"]["name"]
-        known = self._known.get(name)
-        if known is not None and _version(document) <= _version(known):
+        stored_document = self._known.get(name)
+        if stored_document is not None and _version(document) <= _version(stored_document):
             return False
         self._known[name] = document
         return True
@@ -159,11 +159,11 @@ class Informer:
     def _forget(self, document: dict[str, Any]) -> bool:
         """Forget an object, but not a successor with its name; return whether it was known."""
         metadata = document["metadata"]
-        known = self._known.get(metadata["name"])
+        stored_document = self._known.get(metadata["name"])
         self._gone[metadata.get("uid")] = None
         if len(self._gone) > _REMEMBERED_GONE:
             del self._gone[next(iter(self._gone))]
-        if known is None or known["metadata"].get("uid") != metadata.get("uid"):
+        if stored_document is None or stored_document["metadata"].get("uid") != metadata.get("uid"):
             return False
         del self._known[metadata["name"]]
         return True

@@ -78,8 +78,8 @@ class TablesKube(Kube):
                 serialize=False,
                 _request_timeout=(_CONNECT_TIMEOUT_S, _WATCH_TIMEOUT_S + 10.0),
             ):
-                found = event["raw_object"]
-                yield None if event["type"] == "DELETED" else _read(found)
+                document = event["raw_object"]
+                yield None if event["type"] == "DELETED" else _read(document)
 
     def acknowledge(self, uid: str, status: RDMANodeTablesStatus) -> bool:
         """Write the enforced state to the tables' status.
@@ -108,7 +108,7 @@ class TablesKube(Kube):
 
     def renew_lease(self, owners: tuple[dict[str, Any], ...]) -> None:
         """Renew the Lease that shows that this node's agent and hcad are alive."""
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
+        renew_time = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -121,7 +121,7 @@ class TablesKube(Kube):
             "spec": {
                 "holderIdentity": self._node,
                 "leaseDurationSeconds": LEASE_S,
-                "renewTime": now.replace("+00:00", "Z"),
+                "renewTime": renew_time.replace("+00:00", "Z"),
             },
         }
         self._write(

@@ -108,19 +108,19 @@ class PodResources:
             if (uid := uids.get((pod.namespace, pod.name)))
         }
         holders = _by_device(response, uids)
-        given = {
+        resources_by_device = {
             device: name
             for pod in response.pod_resources
             for device, (name, _) in _devices(pod).items()
             if device.startswith(SLICE)
         }
-        _add_init_containers(allocations, active, holders, given)
+        _add_init_containers(allocations, active, holders, resources_by_device)
         _add_reserved(reservations, active, holders)
         return Listing(
             {device: tuple(pods) for device, pods in holders.items()},
-            given,
+            resources_by_device,
             frozenset(pod.name for pod in response.pod_resources),
-            all(one.pod_uids is not None for one in reservations),
+            all(reservation.pod_uids is not None for reservation in reservations),
         )
 
     def allocatable(self) -> dict[str, tuple[str, ...]]:
@@ -137,11 +137,14 @@ class PodResources:
                     response = self._call("GetAllocatableResources", request)
             finally:
                 self._last = self._clock()
-        found: dict[str, tuple[str, ...]] = {}
-        for entry in response.devices:
-            before = found.get(entry.resource_name, ())
-            found[entry.resource_name] = (*before, *entry.device_ids)
-        return found
+        ids_by_resource: dict[str, tuple[str, ...]] = {}
+        for container_devices in response.devices:
+            earlier_ids = ids_by_resource.get(container_devices.resource_name, ())
+            ids_by_resource[container_devices.resource_name] = (
+                *earlier_ids,
+                *container_devices.device_ids,
+            )
+        return ids_by_resource
 
     def _pause(self) -> None:
         pause = self._last + _MIN_INTERVAL_S - self._clock()
@@ -165,19 +168,19 @@ class PodResources:
         """Map (namespace, name) to the UID of the youngest pod with that name."""
         newest: dict[tuple[str, str], tuple[int, str]] = {}
         try:
-            entries = list(self._pod_logs.iterdir())
+            log_dirs = list(self._pod_logs.iterdir())
         except OSError as err:
             raise PodResourcesError(f"cannot list the pods' log directories: {err}") from err
-        for entry in entries:
-            namespace, _, rest = entry.name.partition("_")
-            name, _, uid = rest.partition("_")
+        for log_dir in log_dirs:
+            namespace, _, name_and_uid = log_dir.name.partition("_")
+            name, _, uid = name_and_uid.partition("_")
             if not _POD_UID.fullmatch(uid):
                 continue
             try:
-                made = (birth_time_ns(entry), uid)
+                birth = (birth_time_ns(log_dir), uid)
             except OSError:
                 continue  # removed since the directory was read
-            newest[namespace, name] = max(made, newest.get((namespace, name), made))
+            newest[namespace, name] = max(birth, newest.get((namespace, name), birth))
         return {key: uid for key, (_, uid) in newest.items()}
 
 
@@ -210,7 +213,7 @@ def _add_init_containers(
     allocations: Sequence[Allocation],
     active: Mapping[str, tuple[str, str]],
     holders: dict[str, list[HolderPod]],
-    given: dict[str, str],
+    resources_by_device: dict[str, str],
 ) -> None:
     """Add active pods that hold devices which the API does not list for them.
 
@@ -225,7 +228,7 @@ def _add_init_containers(
         if not listed:  # the kubelet gives a device to one pod at a time
             listed.append(pod)
             if device.startswith(SLICE):
-                given[device] = allocation.resource
+                resources_by_device[device] = allocation.resource
 
 
 def _add_reserved(

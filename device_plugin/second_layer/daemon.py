@@ -115,17 +115,17 @@ class Server:
         self._inode = self._path.stat().st_ino
         self._changes = kernel.open_change_socket()
         self._wake, woken = socket.socketpair()
-        for one in (self._wake, woken):
-            one.setblocking(False)
+        for wake_socket in (self._wake, woken):
+            wake_socket.setblocking(False)
         signal.set_wakeup_fd(woken.fileno())
         self._woken = woken
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)  # ``run`` reads the signal from ``_wake``
-        for ready, what in (
+        for ready, handler in (
             (self._listener, self._accept),
             (self._changes, self._changed),
         ):
-            self._chosen.register(ready, selectors.EVENT_READ, what)
+            self._chosen.register(ready, selectors.EVENT_READ, handler)
         self._chosen.register(self._wake, selectors.EVENT_READ, None)
         self._lines: dict[socket.socket, bytearray] = {}
         self._followed_at = float("-inf")
@@ -195,9 +195,9 @@ class Server:
             self._drop(client)
             return
         while b"\n" in read:
-            line, _, rest = bytes(lines).partition(b"\n")
+            line, _, remaining_bytes = bytes(lines).partition(b"\n")
             reply = json.dumps(self._answer(line)).encode() + b"\n"
-            lines[:] = read = rest
+            lines[:] = read = remaining_bytes
             try:
                 client.settimeout(_SEND_S)
                 client.sendall(reply)
@@ -242,11 +242,11 @@ def answer(node: Node | Absent, line: bytes) -> dict[str, Any]:
 def _listen(path: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
+    old_umask = os.umask(0o177)
     try:
         listener.bind(str(path))
     finally:
-        os.umask(before)
+        os.umask(old_umask)
     listener.listen(_BACKLOG)
     return listener
 

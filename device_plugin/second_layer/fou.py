@@ -29,14 +29,14 @@ def list_fou_ports(kernel: Any = None) -> tuple[int, ...]:
     with kernel or _open() as link:
         families = _dump(link, _CONTROL, _GET_FAMILY)
         numbers = [
-            struct.unpack("=H", found[_FAMILY_ID])[0]
-            for found in families
-            if found.get(_FAMILY_NAME) == _FOU
+            struct.unpack("=H", attributes[_FAMILY_ID])[0]
+            for attributes in families
+            if attributes.get(_FAMILY_NAME) == _FOU
         ]
         if not numbers:
             return ()
         receivers = _dump(link, numbers[0], _FOU_GET)
-        ports = {struct.unpack(">H", found[_FOU_PORT])[0] for found in receivers}
+        ports = {struct.unpack(">H", attributes[_FOU_PORT])[0] for attributes in receivers}
         return tuple(sorted(ports))
 
 

@@ -35,8 +35,13 @@ _ENCAPSULATED: Final = {
     **{
         kind: tuple(f"IFLA_{prefix}_ENCAP_{end}" for end in ("SPORT", "DPORT"))
         for kind, prefix in (
-            *(("gre", "GRE"), ("gretap", "GRE"), ("ip6gre", "IP6GRE"), ("ip6gretap", "IP6GRE")),
-            *(("ipip", "IPIP"), ("sit", "SIT"), ("ip6tnl", "IP6TNL")),
+            ("gre", "GRE"),
+            ("gretap", "GRE"),
+            ("ip6gre", "IP6GRE"),
+            ("ip6gretap", "IP6GRE"),
+            ("ipip", "IPIP"),
+            ("sit", "SIT"),
+            ("ip6tnl", "IP6TNL"),
         )
     },
 }
@@ -101,12 +106,12 @@ class Namespace:
     def state(self) -> State:
         """Return the current links and routes. Raises SecondLayerError."""
         with _convert_errors("links and routes"):
-            links = tuple(_link(found) for found in self._kernel.get_links())
+            links = tuple(_link(message) for message in self._kernel.get_links())
             routes = tuple(
-                _route(found)
+                _route(message)
                 for family in _FAMILIES
-                for found in self._kernel.get_routes(family=family)
-                if found["type"] == _UNICAST and _attribute(found, "RTA_TABLE") == _MAIN
+                for message in self._kernel.get_routes(family=family)
+                if message["type"] == _UNICAST and _attribute(message, "RTA_TABLE") == _MAIN
             )
             fou_ports = list_fou_ports() if self._is_own else ()
         return State(links, routes, fou_ports)
@@ -128,7 +133,9 @@ class Namespace:
                 # another program.
                 self._kernel.tc(
                     "replace-filter",
-                    *("bpf", link, _HANDLE),
+                    "bpf",
+                    link,
+                    _HANDLE,
                     fd=loaded.descriptor,
                     name=_NAME,
                     parent=_INGRESS,
@@ -146,33 +153,35 @@ class Namespace:
         with _convert_errors(f"classifier of link {link}"), _ignoring(*_GONE):
             self._kernel.tc(
                 "del-filter",
-                *("bpf", link, _HANDLE),
+                "bpf",
+                link,
+                _HANDLE,
                 parent=_INGRESS,
                 prio=_PRIORITY,
                 protocol=_ETH_P_ALL,
             )
-            others = [
-                one
+            remaining_filters = [
+                packet_filter
                 for parent in (_INGRESS, _INGRESS + 1)
-                for one in self._kernel.get_filters(index=link, parent=parent)
+                for packet_filter in self._kernel.get_filters(index=link, parent=parent)
             ]
-            if not others:
+            if not remaining_filters:
                 self._kernel.tc("del", "clsact", link)
 
     def classified_links(self) -> frozenset[int]:
         """Return the indexes of the links that have the classifier. Raises SecondLayerError."""
         with _convert_errors("classifiers"):
-            found = set()
+            link_indexes = set()
             for queue in self._kernel.get_qdiscs():
                 if _attribute(queue, "TCA_KIND") != "clsact":
                     continue
                 link = int(queue["index"])
                 with _ignoring(*_GONE):
-                    for one in self._kernel.get_filters(index=link, parent=_INGRESS):
-                        options = _attribute(one, "TCA_OPTIONS")
+                    for packet_filter in self._kernel.get_filters(index=link, parent=_INGRESS):
+                        options = _attribute(packet_filter, "TCA_OPTIONS")
                         if options is not None and _attribute(options, "TCA_BPF_NAME") == _NAME:
-                            found.add(link)
-            return frozenset(found)
+                            link_indexes.add(link)
+            return frozenset(link_indexes)
 
     def classifier_drops(self) -> Mapping[int, int]:
         """Return the number of packets that classifiers dropped on each link, by the link's index.
@@ -211,11 +220,11 @@ def open_change_socket() -> socket.socket:
 
 
 @contextlib.contextmanager
-def _convert_errors(what: str) -> Iterator[None]:
+def _convert_errors(subject: str) -> Iterator[None]:
     try:
         yield
     except (OSError, NetlinkError) as err:
-        raise SecondLayerError(f"{what}: {err}") from err
+        raise SecondLayerError(f"{subject}: {err}") from err
 
 
 @contextlib.contextmanager
@@ -231,22 +240,22 @@ def _attribute(message: Any, name: str) -> Any:
     return message.get_attr(name)
 
 
-def _link(found: Any) -> Link:
-    about = _attribute(found, "IFLA_LINKINFO")
+def _link(message: Any) -> Link:
+    about = _attribute(message, "IFLA_LINKINFO")
     kind = _attribute(about, "IFLA_INFO_KIND") if about is not None else ""
-    name, mtu = _attribute(found, "IFLA_IFNAME"), _attribute(found, "IFLA_MTU")
-    is_up = bool(int(found["flags"]) & _UP)
+    name, mtu = _attribute(message, "IFLA_IFNAME"), _attribute(message, "IFLA_MTU")
+    is_up = bool(int(message["flags"]) & _UP)
     data = _attribute(about, "IFLA_INFO_DATA") if kind in _ENCAPSULATED else None
     values = [_attribute(data, key) for key in _ENCAPSULATED[kind]] if data is not None else []
     ports = tuple(sorted({int(value) for value in values if value}))
-    return Link(int(found["index"]), str(name), str(kind or ""), int(mtu or 0), is_up, ports)
+    return Link(int(message["index"]), str(name), str(kind or ""), int(mtu or 0), is_up, ports)
 
 
-def _route(found: Any) -> Route:
-    gateway = _attribute(found, "RTA_GATEWAY") is not None or _attribute(found, "RTA_VIA")
+def _route(message: Any) -> Route:
+    gateway = _attribute(message, "RTA_GATEWAY") is not None or _attribute(message, "RTA_VIA")
     return Route(
-        str(_attribute(found, "RTA_DST") or ""),
-        int(found["dst_len"]),
-        int(_attribute(found, "RTA_OIF") or 0),
+        str(_attribute(message, "RTA_DST") or ""),
+        int(message["dst_len"]),
+        int(_attribute(message, "RTA_OIF") or 0),
         bool(gateway),
     )

@@ -65,14 +65,14 @@ class Links:
             SecondLayerError: ``nft`` or the kernel refused the rules; the previous rules remain.
         """
         listed = tuple(interfaces)
-        wanted = frozenset(one.index for one in listed)
-        for index in sorted(wanted - self._classified):
+        interface_indexes = frozenset(interface.index for interface in listed)
+        for index in sorted(interface_indexes - self._classified):
             self._namespace.attach_classifier(index)
         present = self._present()
         self._load(ruleset(tables, listed, others=others, overlays=overlays, present=present))
-        for index in sorted(self._namespace.classified_links() - wanted):
+        for index in sorted(self._namespace.classified_links() - interface_indexes):
             self._namespace.detach_classifier(index)
-        self._classified = wanted
+        self._classified = interface_indexes
 
     def drops(self) -> Mapping[str, int]:
         """Return how many packets the rules and classifiers dropped, by counter.
@@ -116,31 +116,31 @@ class Links:
         another version of ``nft``.
         """
         with _parsing("list tables"):
-            found = self._list("table", "tables")
-            loaded = [one["family"] for one in found if one["name"] == TABLE]
+            listed_tables = self._list("table", "tables")
+            loaded = [table["family"] for table in listed_tables if table["name"] == TABLE]
         present = {}
         for family in FAMILIES:
             if family in loaded:
                 with _parsing("list table"):
-                    said = self._run(_TOOL, "-j", "-t", "list", "table", family, TABLE)
+                    listing = self._run(_TOOL, "-j", "-t", "list", "table", family, TABLE)
                     names = [
-                        frozenset(one["name"] for one in _of_kind(kind, said))
+                        frozenset(nft_object["name"] for nft_object in _of_kind(kind, listing))
                         for kind in ("chain", "set", "counter")
                     ]
                 present[family] = Present(*names)
         return present
 
-    def _list(self, kind: str, what: str) -> list[dict[str, Any]]:
-        return _of_kind(kind, self._run(_TOOL, "-j", "list", what))
+    def _list(self, kind: str, collection: str) -> list[dict[str, Any]]:
+        return _of_kind(kind, self._run(_TOOL, "-j", "list", collection))
 
     def _load(self, text: str) -> None:
-        self._run(_TOOL, "-f", "-", given=text)
+        self._run(_TOOL, "-f", "-", input_text=text)
 
-    def _run(self, *command: str, given: str = "") -> str:
+    def _run(self, *command: str, input_text: str = "") -> str:
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [*self._entering, *command],
-                input=given,
+                input=input_text,
                 text=True,
                 capture_output=True,
                 timeout=_TIMEOUT_S,
@@ -148,12 +148,12 @@ class Links:
             )
         except (OSError, subprocess.TimeoutExpired) as err:
             raise SecondLayerError(f"{' '.join(command)}: {err}") from err
-        if done.returncode != 0:
-            said = (done.stderr.strip() or done.stdout.strip()).partition("\n")[0]
+        if process.returncode != 0:
+            error_line = (process.stderr.strip() or process.stdout.strip()).partition("\n")[0]
             raise SecondLayerError(
-                f"{' '.join(command)}: {said or f'exit status {done.returncode}'}"
+                f"{' '.join(command)}: {error_line or f'exit status {process.returncode}'}"
             )
-        return done.stdout
+        return process.stdout
 
 
 @contextmanager
@@ -165,5 +165,7 @@ def _parsing(command: str) -> Iterator[None]:
         raise SecondLayerError(f"{_TOOL} {command}: invalid output: {err!r}") from err
 
 
-def _of_kind(kind: str, said: str) -> list[dict[str, Any]]:
-    return [one[kind] for one in json.loads(said)["nftables"] if kind in one]
+def _of_kind(kind: str, listing: str) -> list[dict[str, Any]]:
+    return [
+        nft_object[kind] for nft_object in json.loads(listing)["nftables"] if kind in nft_object
+    ]

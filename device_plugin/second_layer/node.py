@@ -113,31 +113,37 @@ class Node:
         self._trouble = ""
 
     def _follow(self, tables: NodeTables) -> None:
-        found, overlays = pod_links.Found(), Overlays()
+        found_links, overlays = pod_links.Found(), Overlays()
         if tables.endpoints:
             state = self._namespace.state()
-            found = pod_links.find(tables, state, self._bound)
+            found_links = pod_links.find(tables, state, self._bound)
             overlays = find_overlays(state.links, state.fou_ports)
-        now = self._clock()
-        for pod in self._missing.keys() - found.missing.keys():
+        now_s = self._clock()
+        for pod in self._missing.keys() - found_links.missing.keys():
             del self._missing[pod]
-        for pod, why in found.missing.items():
-            since, _ = self._missing.get(pod, (now, ""))
+        for pod, why in found_links.missing.items():
+            since, _ = self._missing.get(pod, (now_s, ""))
             self._missing[pod] = since, why
-        wanted = _Loaded(tables.generation, found.interfaces, found.others, overlays)
-        if wanted == self._loaded:
+        required_rules = _Loaded(
+            tables.generation, found_links.interfaces, found_links.others, overlays
+        )
+        if required_rules == self._loaded:
             return
         if tables.endpoints:
-            self._loader.apply(tables, found.interfaces, found.others, overlays)
+            self._loader.apply(tables, found_links.interfaces, found_links.others, overlays)
         else:
             self._bound.clear()
             self._loader.remove()
-        before, self._loaded = self._loaded, wanted
-        if before is None or before.interfaces != wanted.interfaces:
-            with_hca = sum(one.identity is not None for one in wanted.interfaces)
+        earlier_rules, self._loaded = self._loaded, required_rules
+        if earlier_rules is None or earlier_rules.interfaces != required_rules.interfaces:
+            with_hca = sum(
+                interface.identity is not None for interface in required_rules.interfaces
+            )
             _log.info(
                 "rules of generation %d on %d links, %d of them of pods with an HCA",
-                *(wanted.generation, len(wanted.interfaces), with_hca),
+                required_rules.generation,
+                len(required_rules.interfaces),
+                with_hca,
             )
 
     def remove(self) -> None:
@@ -152,11 +158,11 @@ class Node:
         it does.
         """
         why = [self._trouble] if self._trouble else []
-        now = self._clock()
+        now_s = self._clock()
         late = [
             f"{pod}: {reason}"
             for pod, (since, reason) in sorted(self._missing.items())
-            if now - since >= PATIENCE_S
+            if now_s - since >= PATIENCE_S
         ]
         if len(late) > _NAMED:
             late[_NAMED:] = [f"and {len(late) - _NAMED} more"]
@@ -184,14 +190,14 @@ class Node:
             self._loaded = None
             self.reload_if_changed()
         links = []
-        for one in loaded.interfaces:
+        for interface in loaded.interfaces:
             for leaving in (True, False):
                 named = {
-                    r: counts.get(link_counter(one.index, leaving, r), 0)
+                    r: counts.get(link_counter(interface.index, leaving, r), 0)
                     for r in (*LINK_REASONS, JOINED)
                 }
                 dropped = {reason: count for reason, count in named.items() if count}
                 if dropped:
-                    about = {"addresses": list(one.addresses), "link": one.name}
+                    about = {"addresses": list(interface.addresses), "link": interface.name}
                     links.append({**about, "leaving": leaving, "dropped": dropped})
         return {"totals": {name: counts.get(name, 0) for name in (*TOTALS, JOINED)}, "links": links}

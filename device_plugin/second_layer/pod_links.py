@@ -79,8 +79,8 @@ def find(tables: NodeTables, state: State, bound: Bound) -> Found:
         for index, link in sorted(links.items())
         if index in addresses
     )
-    others = tuple(sorted(links[index].name for index in shared))
-    return Found(interfaces, others, missing)
+    other_veths = tuple(sorted(links[index].name for index in shared))
+    return Found(interfaces, other_veths, missing)
 
 
 def _veths_by_route(state: State, links: Mapping[int, Link]) -> tuple[dict[str, int], set[int]]:
@@ -113,4 +113,4 @@ def _path_mtu(interface_bytes: int) -> int:
     If none does, return the smallest path MTU.
     """
     room = interface_bytes - _HEADERS_BYTES
-    return next((one for one in _MTUS if one <= room), _MTUS[-1])
+    return next((path_mtu for path_mtu in _MTUS if path_mtu <= room), _MTUS[-1])

@@ -78,10 +78,12 @@ class AllocatableWatch:
         The counts are those in ``allocatable``. ``staying`` has, by resource, the number of
         devices that remain; a missing entry means 0.
         """
-        wanted = set(resources)
-        is_new = not self._failed and not wanted <= self._resources.keys()
-        self._resources = {name: one for name, one in self._resources.items() if name in wanted}
-        if not wanted or (self.clock() < self._due_at and not is_new):
+        resource_names = set(resources)
+        is_new = not self._failed and not resource_names <= self._resources.keys()
+        self._resources = {
+            name: resource for name, resource in self._resources.items() if name in resource_names
+        }
+        if not resource_names or (self.clock() < self._due_at and not is_new):
             return set()
         self._failed = False
         try:
@@ -91,54 +93,56 @@ class AllocatableWatch:
             self._resources.clear()
             self._failed, self._due_at = True, self.clock() + _UNREAD_S
             return set()
-        lowered = {name for name in wanted if self._is_lowered(name, status, staying.get(name, 0))}
+        lowered = {
+            name for name in resource_names if self._is_lowered(name, status, staying.get(name, 0))
+        }
         self._due_at = min(map(self._look_again_at, self._resources.values()))
         return lowered
 
-    def _look_again_at(self, seen: _Resource) -> float:
+    def _look_again_at(self, resource: _Resource) -> float:
         """Return when the next read of a resource can lead to a decision."""
-        now = seen.looked_at
-        is_fresh = self._is_fresh(seen)
-        if seen.low_since is not None and (is_fresh or not seen.wrote):
-            return max(seen.low_since + self._low_s, now + LOOK_AGAIN_S)
+        looked_at = resource.looked_at
+        is_fresh = self._is_fresh(resource)
+        if resource.low_since is not None and (is_fresh or not resource.wrote):
+            return max(resource.low_since + self._low_s, looked_at + LOOK_AGAIN_S)
         if is_fresh:  # the operator will lower it again at once
-            return now + LOOK_AGAIN_S
+            return looked_at + LOOK_AGAIN_S
         parts = self._quiet_s / _LOOK_PART
         # the longer the operator is away, the less the exact time matters
-        if seen.low_since is None:
-            parts = max(parts, (now - seen.high_since) / _AWAY_PART)
-        return now + min(max(parts, LOOK_AGAIN_S), _SELDOM_S)
+        if resource.low_since is None:
+            parts = max(parts, (looked_at - resource.high_since) / _AWAY_PART)
+        return looked_at + min(max(parts, LOOK_AGAIN_S), _SELDOM_S)
 
-    def _is_fresh(self, seen: _Resource) -> bool:
+    def _is_fresh(self, resource: _Resource) -> bool:
         """Return whether the last read followed a write so soon that it saw the newest write."""
-        after = seen.written_after
-        return after is not None and seen.looked_at - after <= self._quiet_s
+        written_after = resource.written_after
+        return written_after is not None and resource.looked_at - written_after <= self._quiet_s
 
     @property
     def _low_s(self) -> float:
         return max(LOW_S, self._quiet_s / _LOW_PART)
 
     def _is_lowered(self, name: str, status: NodeStatus, staying: int) -> bool:
-        now = self.clock()
-        seen = self._resources.setdefault(name, _Resource(status.kubelet_wrote, now, now))
-        if seen.wrote != status.kubelet_wrote:
-            if seen.low_since is not None:
-                seen.high_since = now
-            seen.wrote, seen.written_after, seen.low_since = (
+        now_s = self.clock()
+        resource = self._resources.setdefault(name, _Resource(status.kubelet_wrote, now_s, now_s))
+        if resource.wrote != status.kubelet_wrote:
+            if resource.low_since is not None:
+                resource.high_since = now_s
+            resource.wrote, resource.written_after, resource.low_since = (
                 status.kubelet_wrote,
-                seen.looked_at,
+                resource.looked_at,
                 None,
             )
-        elif seen.low_since is not None:  # a write by the kubelet would have raised it
-            without_write_s = _MARGIN * (now - seen.low_since)
+        elif resource.low_since is not None:  # a write by the kubelet would have raised it
+            without_write_s = _MARGIN * (now_s - resource.low_since)
             self._quiet_s = min(max(self._quiet_s, without_write_s), QUIET_MOST_S)
-        seen.looked_at = now
+        resource.looked_at = now_s
         if status.allocatable.get(name, 0) > staying:
-            if seen.low_since is not None:
-                seen.low_since, seen.high_since = None, now
-        elif seen.low_since is None:
-            seen.low_since = now
-        low = seen.low_since is not None and now - seen.low_since >= self._low_s
+            if resource.low_since is not None:
+                resource.low_since, resource.high_since = None, now_s
+        elif resource.low_since is None:
+            resource.low_since = now_s
+        low = resource.low_since is not None and now_s - resource.low_since >= self._low_s
         if not status.kubelet_wrote:  # the kubelet's writes cannot be distinguished from others
             return low
-        return low and self._is_fresh(seen)
+        return low and self._is_fresh(resource)

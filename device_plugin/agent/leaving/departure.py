@@ -94,12 +94,12 @@ def wait_until_lowered(
 
     Return False if that takes longer than ``longest_s`` seconds.
     """
-    wanted = frozenset(resources)
+    resource_names = frozenset(resources)
     watch = AllocatableWatch(look, clock)
     end = clock() + longest_s
-    while late := wanted - watch.find_lowered(wanted, {}):
-        left = end - clock()
-        if left <= 0:
+    while late := resource_names - watch.find_lowered(resource_names, {}):
+        remaining_s = end - clock()
+        if remaining_s <= 0:
             _log.warning(
                 "the node's allocatable of %s did not stay lowered within %g s: a pod that is"
                 " bound to one of their devices now fails",
@@ -107,5 +107,5 @@ def wait_until_lowered(
                 longest_s,
             )
             return False
-        pause(min(LOOK_AGAIN_S, left))
+        pause(min(LOOK_AGAIN_S, remaining_s))
     return True

@@ -46,14 +46,14 @@ class Unlisting:
         """Return whether a device that is leaving is still on the list."""
         return self._leaving_since.keys() > self._unlisted_at.keys()
 
-    def unlisted_for(self, one: str) -> float:
+    def unlisted_for(self, device_id: str) -> float:
         """Return the seconds since a device left the list; 0 if the device has not left it."""
-        return self.clock() - self._unlisted_at.get(one, self.clock())
+        return self.clock() - self._unlisted_at.get(device_id, self.clock())
 
-    def forget(self, one: str) -> None:
+    def forget(self, device_id: str) -> None:
         """Forget a device that was destroyed, or is listed under another resource from now on."""
-        self._unlisted_at.pop(one, None)
-        self._leaving_since.pop(one, None)
+        self._unlisted_at.pop(device_id, None)
+        self._leaving_since.pop(device_id, None)
 
     def choose_unlisted(self, leaving: Mapping[str, str], staying: Mapping[str, int]) -> None:
         """Decide which of the ``leaving`` devices leave the list now.
@@ -62,19 +62,19 @@ class Unlisting:
         resource is empty, the device leaves at once, because the scheduler binds no pod to it.
         ``staying`` has, by resource, the number of devices that remain.
         """
-        now, since = self.clock(), self._leaving_since
-        self._leaving_since = {one: since.get(one, now) for one in leaving}
+        now_s, since = self.clock(), self._leaving_since
+        self._leaving_since = {device_id: since.get(device_id, now_s) for device_id in leaving}
         self._unlisted_at = {u: at for u, at in self._unlisted_at.items() if u in leaving}
         waiting = {u: name for u, name in leaving.items() if u not in self._unlisted_at}
         names = {name for name in waiting.values() if name}
         lowered = self._watch.find_lowered(names, staying) if self._watch is not None else names
         late = set()
-        for one, name in waiting.items():
+        for device_id, name in waiting.items():
             if not name or name in lowered:
-                self._unlisted_at[one] = now
-            elif now - self._leaving_since[one] >= LONGEST_S:
-                self._unlisted_at[one] = now
-                late.add(one)
+                self._unlisted_at[device_id] = now_s
+            elif now_s - self._leaving_since[device_id] >= LONGEST_S:
+                self._unlisted_at[device_id] = now_s
+                late.add(device_id)
         if late:
             _log.warning(
                 "the node's allocatable did not stay lowered within %g s: %d devices leave the"

@@ -33,23 +33,29 @@ class Clocks:
         holders: Mapping[str, Sequence[HolderPod]],
     ) -> None:
         """Post an event on each pod whose clock has changed since the pod's last notification."""
-        now, notified = clock_of(inventory), dict[str, Clock]()
+        node_clock, notified = clock_of(inventory), dict[str, Clock]()
         gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
-        for wanted in objects:
-            gpu = gpus.get(wanted.uuid)
+        for gpu_object in objects:
+            gpu = gpus.get(gpu_object.uuid)
             for pod in _pods(gpu, holders) if gpu is not None else ():
-                before = self._reported.get(pod.uid) or _reported_clock(wanted.status, pod.uid)
+                earlier_clock = self._reported.get(pod.uid) or _reported_clock(
+                    gpu_object.status, pod.uid
+                )
                 if pod.uid not in notified:  # one event per pod, even if it holds several slices
-                    known = before is now or self._post(pod, now, wanted)
-                    notified[pod.uid] = now if known else before
+                    is_notified = earlier_clock is node_clock or self._post(
+                        pod, node_clock, gpu_object
+                    )
+                    notified[pod.uid] = node_clock if is_notified else earlier_clock
         self._reported = notified
 
-    def _post(self, pod: HolderPod, now: Clock, wanted: GpuObject) -> bool:
-        if now is Clock.WALL:
+    def _post(self, pod: HolderPod, node_clock: Clock, gpu_object: GpuObject) -> bool:
+        if node_clock is Clock.WALL:
             message = "CUDA events of contexts that begin from now on measure the node's time again"
             return self._notices.post(pod, Reason.WALL_CLOCK, message, warning=False)
-        board = wanted.status.product or (wanted.spec.board if wanted.spec else "the board")
-        pool = f"GPUPool {wanted.spec.pool} has" if wanted.spec else "the node has"
+        board = gpu_object.status.product or (
+            gpu_object.spec.board if gpu_object.spec else "the board"
+        )
+        pool = f"GPUPool {gpu_object.spec.pool} has" if gpu_object.spec else "the node has"
         message = (
             "CUDA events (cuEventElapsedTime) of contexts that begin from now on measure the"
             f" modelled time of {board} or its slice, not the time that passes on this node:"
@@ -59,14 +65,17 @@ class Clocks:
 
 
 def _pods(gpu: Gpu, holders: Mapping[str, Sequence[HolderPod]]) -> Iterator[HolderPod]:
-    for one in gpu.slices:
-        for pod in holders.get(one.uuid, ()):
+    for mig_slice in gpu.slices:
+        for pod in holders.get(mig_slice.uuid, ()):
             if pod.uid:  # without a UID it might be another pod of that name by now
                 yield pod
 
 
 def _reported_clock(status: GPUStatus, uid: str) -> Clock:
     """Return the clock of which a pod was last notified, from its GPU's status."""
-    held = [*(one.holders for one in status.slices), *(one.holders for one in status.claims)]
-    there = any(pod.uid == uid for pods in held for pod in pods)
-    return (status.clock if there else None) or Clock.WALL
+    holder_groups = [
+        *(gpu_slice.holders for gpu_slice in status.slices),
+        *(gpu_slice.holders for gpu_slice in status.claims),
+    ]
+    is_holder = any(pod.uid == uid for pods in holder_groups for pod in pods)
+    return (status.clock if is_holder else None) or Clock.WALL

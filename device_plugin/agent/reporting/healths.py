@@ -36,45 +36,49 @@ class Healths:
     ) -> None:
         """Post events for every device whose health differs from the last reported one."""
         by_uuid = {gpu.uuid: gpu for gpu in gpus}
-        now: dict[str, str] = {}
-        for wanted in objects:
-            gpu = by_uuid.get(wanted.uuid)
+        states_by_uuid: dict[str, str] = {}
+        for gpu_object in objects:
+            gpu = by_uuid.get(gpu_object.uuid)
             if gpu is None:
                 continue
             changes: dict[tuple[str, str], list[_Device]] = {}
-            for device in _all(gpu, wanted):
-                now[device.uuid] = device.state
-                before = self._reported.get(device.uuid, device.before)
-                if device.state != before:
-                    changes.setdefault((device.state, before), []).append(device)
-            for (_, before), devices in changes.items():
-                if not self._report(wanted, devices, before, holders):
-                    now |= {device.uuid: before for device in devices}  # the next pass tries again
-        self._reported = now
+            for device in _all(gpu, gpu_object):
+                states_by_uuid[device.uuid] = device.state
+                earlier_state = self._reported.get(device.uuid, device.before)
+                if device.state != earlier_state:
+                    changes.setdefault((device.state, earlier_state), []).append(device)
+            for (_, earlier_state), devices in changes.items():
+                if not self._report(gpu_object, devices, earlier_state, holders):
+                    states_by_uuid |= {
+                        device.uuid: earlier_state for device in devices
+                    }  # the next pass tries again
+        self._reported = states_by_uuid
 
     def _report(
         self,
-        wanted: GpuObject,
+        gpu_object: GpuObject,
         devices: Sequence["_Device"],
-        before: str,
+        earlier_state: str,
         holders: Mapping[str, Sequence[HolderPod]],
     ) -> bool:
         """Post one event on a GPU for its devices that changed alike, and one on each holder.
 
         A fault changes a GPU with all its slices. Returns False if too many events wait already.
         """
-        first, *others = devices
+        first, *other_devices = devices
         reason, warning = _REASONS.get(first.state, Reason.UNHEALTHY), first.state != "Healthy"
-        message = f"{first.name} is {first.health}; before: {before}"
-        if others:
-            message += f"; so are {', '.join(one.short_name for one in others)}"
-        if not self._notices.post_health(wanted.name, wanted.object_uid, reason, message, warning):
+        message = f"{first.name} is {first.health}; before: {earlier_state}"
+        if other_devices:
+            message += f"; so are {', '.join(device.short_name for device in other_devices)}"
+        if not self._notices.post_health(
+            gpu_object.name, gpu_object.object_uid, reason, message, warning
+        ):
             return False
-        if is_in_service(before) == is_in_service(first.state):
+        if is_in_service(earlier_state) == is_in_service(first.state):
             return True  # pods are notified only when they lose or get back a device
-        for one in devices:
-            message = f"{one.name} is {one.health}; before: {before}"
-            for pod in holders.get(one.uuid, ()):
+        for device in devices:
+            message = f"{device.name} is {device.health}; before: {earlier_state}"
+            for pod in holders.get(device.uuid, ()):
                 self._notices.post(pod, reason, message, warning)
         return True
 
@@ -94,15 +98,27 @@ class _Device(NamedTuple):
         return self.health.partition(":")[0]
 
 
-def _all(gpu: Gpu, wanted: GpuObject) -> Iterator[_Device]:
+def _all(gpu: Gpu, gpu_object: GpuObject) -> Iterator[_Device]:
     """Yield a GPU and its slices. The last reported health of a new slice is Healthy."""
-    last = wanted.status.health
+    last = gpu_object.status.health
     name = f"GPU {gpu.uuid}"
     yield _Device(gpu.uuid, name, name, gpu.health, last if last != "Unknown" else "Healthy")
-    known = {one.uuid: one.health for one in wanted.status.slices}
-    known |= {one.uuid: one.health for one in wanted.status.claims}
-    for one in gpu.slices:
-        if one.uuid != gpu.uuid:
-            short = f"slice {one.instance}"
-            before = known.get(one.uuid, "Healthy").partition(":")[0]  # without the cause
-            yield _Device(one.uuid, f"{short} ({one.uuid})", short, one.health, before)
+    earlier_healths = {
+        slice_status.uuid: slice_status.health for slice_status in gpu_object.status.slices
+    }
+    earlier_healths |= {
+        claim_status.uuid: claim_status.health for claim_status in gpu_object.status.claims
+    }
+    for mig_slice in gpu.slices:
+        if mig_slice.uuid != gpu.uuid:
+            short = f"slice {mig_slice.instance}"
+            earlier_state = earlier_healths.get(mig_slice.uuid, "Healthy").partition(":")[
+                0
+            ]  # without the cause
+            yield _Device(
+                mig_slice.uuid,
+                f"{short} ({mig_slice.uuid})",
+                short,
+                mig_slice.health,
+                earlier_state,
+            )

@@ -26,9 +26,9 @@ class KubeletSideLoss:
 
     def report(self, err: KubeletSideLost) -> None:
         """Write the status of the node's GPUs: at once if a process hangs, else after a while."""
-        now = self._clock()
-        self._since = now if self._since is None else self._since
-        if not isinstance(err, KubeletSideSilent) and now - self._since < LOST_S:
+        now_s = self._clock()
+        self._since = now_s if self._since is None else self._since
+        if not isinstance(err, KubeletSideSilent) and now_s - self._since < LOST_S:
             return
         try:
             self._reporter.report_not_admitting(self._gpus.gpus(), str(err))

@@ -40,11 +40,11 @@ class Allowance:
 
     def take(self, uid: str) -> bool:
         """Take a token of this pod; return whether one more of its events may be written."""
-        now = self._clock()
-        tokens, since = self._buckets.pop(uid, (float(BURST), now))
-        tokens = min(BURST, tokens + (now - since) / REFILL_S)
+        now_s = self._clock()
+        tokens, since = self._buckets.pop(uid, (float(BURST), now_s))
+        tokens = min(BURST, tokens + (now_s - since) / REFILL_S)
         allowed = tokens >= 1
-        self._buckets[uid] = (tokens - 1 if allowed else tokens, now)
+        self._buckets[uid] = (tokens - 1 if allowed else tokens, now_s)
         if len(self._buckets) > _MAX_PODS:
             del self._buckets[next(iter(self._buckets))]
         return allowed

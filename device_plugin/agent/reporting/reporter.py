@@ -68,21 +68,21 @@ class Reporter:
         Raises:
             ClusterError: the API server refused the write.
         """
-        now = datetime.datetime.now(datetime.UTC)
+        utc_now = datetime.datetime.now(datetime.UTC)
         gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
         offered = {} if resources.problem else resources.kinds
         kinds = {**offered, **elsewhere}
-        owned = {wanted.uuid for wanted in objects if wanted.name not in refused}
-        for wanted in objects:
-            gpu = gpus.get(wanted.uuid)
-            refusal = refused.get(wanted.name)
+        owned = {gpu_object.uuid for gpu_object in objects if gpu_object.name not in refused}
+        for gpu_object in objects:
+            gpu = gpus.get(gpu_object.uuid)
+            refusal = refused.get(gpu_object.name)
             if gpu is None:
-                refusal = refusal or (Reason.AGENT_ERROR, f"gpud has no {wanted.uuid}")
+                refusal = refusal or (Reason.AGENT_ERROR, f"gpud has no {gpu_object.uuid}")
             if gpu is None or (refusal is not None and gpu.uuid in owned):
-                new = status.make_empty(wanted.status)
+                new_status = status.make_empty(gpu_object.status)
             else:
                 named = [offered[s.uuid].resource for s in gpu.slices if s.uuid in offered]
-                new = status.build(
+                new_status = status.build(
                     inventory,
                     gpu,
                     steps[gpu.uuid],
@@ -90,63 +90,81 @@ class Reporter:
                     served,
                     kinds,
                     resources.problem,
-                    wanted.generation,
-                    wanted.status.conditions,
-                    now,
-                    faults.get(gpu.uuid, wanted.status.faults),
+                    gpu_object.generation,
+                    gpu_object.status.conditions,
+                    utc_now,
+                    faults.get(gpu.uuid, gpu_object.status.faults),
                     next((rivals[name] for name in named if name in rivals), ""),
                 ).model_copy(update=self._node)
             if refusal is not None:
-                before = wanted.status.conditions
-                new = status.mark_failed(*refusal, new, wanted.generation, before, now)
-            self._write(wanted, new)
-        there = {wanted.name for wanted in objects}
-        self._written_at = {n: t for n, t in self._written_at.items() if n in there}
+                earlier_conditions = gpu_object.status.conditions
+                new_status = status.mark_failed(
+                    *refusal, new_status, gpu_object.generation, earlier_conditions, utc_now
+                )
+            self._write(gpu_object, new_status)
+        object_names = {gpu_object.name for gpu_object in objects}
+        self._written_at = {n: t for n, t in self._written_at.items() if n in object_names}
 
     def report_leaving(self, objects: Sequence[GpuObject]) -> None:
         """Write in every GPU's status that pods are no longer admitted. Raises ClusterError."""
-        for wanted in objects:
-            slices = tuple(s.model_copy(update={"admitted": False}) for s in wanted.status.slices)
-            self._write(wanted, wanted.status.model_copy(update={"slices": slices}))
+        for gpu_object in objects:
+            slices = tuple(
+                s.model_copy(update={"admitted": False}) for s in gpu_object.status.slices
+            )
+            self._write(gpu_object, gpu_object.status.model_copy(update={"slices": slices}))
 
     def report_failure(self, objects: Sequence[GpuObject], message: str) -> None:
         """Write in every GPU's status that the agent cannot manage it. Raises ClusterError."""
-        for wanted in objects:
-            self._write_failure(wanted, status.mark_unknown(wanted.status), message)
+        for gpu_object in objects:
+            self._write_failure(gpu_object, status.mark_unknown(gpu_object.status), message)
 
     def report_not_admitting(self, objects: Sequence[GpuObject], message: str) -> None:
         """Write in every GPU's status why pods are not admitted. Raises ClusterError."""
-        for wanted in objects:
-            slices = tuple(s.model_copy(update={"admitted": False}) for s in wanted.status.slices)
-            known = wanted.status.model_copy(update={"slices": slices})
-            self._write_failure(wanted, known, message)
+        for gpu_object in objects:
+            slices = tuple(
+                s.model_copy(update={"admitted": False}) for s in gpu_object.status.slices
+            )
+            known_status = gpu_object.status.model_copy(update={"slices": slices})
+            self._write_failure(gpu_object, known_status, message)
 
-    def _write_failure(self, wanted: GpuObject, known: GPUStatus, message: str) -> None:
-        now, before = datetime.datetime.now(datetime.UTC), wanted.status.conditions
-        reason, generation = Reason.AGENT_ERROR, wanted.generation
-        self._write(wanted, status.mark_failed(reason, message, known, generation, before, now))
+    def _write_failure(self, gpu_object: GpuObject, known_status: GPUStatus, message: str) -> None:
+        utc_now, earlier_conditions = (
+            datetime.datetime.now(datetime.UTC),
+            gpu_object.status.conditions,
+        )
+        reason, generation = Reason.AGENT_ERROR, gpu_object.generation
+        self._write(
+            gpu_object,
+            status.mark_failed(
+                reason, message, known_status, generation, earlier_conditions, utc_now
+            ),
+        )
 
-    def _write(self, wanted: GpuObject, new: GPUStatus) -> None:
-        if new == wanted.status:
+    def _write(self, gpu_object: GpuObject, new_status: GPUStatus) -> None:
+        if new_status == gpu_object.status:
             return
-        since = self._clock() - self._written_at.get(wanted.name, float("-inf"))
-        if _without_use(new) == _without_use(wanted.status):
-            moved = _has_moved(wanted.status, new)
+        since = self._clock() - self._written_at.get(gpu_object.name, float("-inf"))
+        if _without_use(new_status) == _without_use(gpu_object.status):
+            moved = _has_moved(gpu_object.status, new_status)
             if since < (MEMORY_INTERVAL_S if moved else SMALL_MOVE_INTERVAL_S):
                 return
-        self._gpus.apply_status(wanted.name, new)
-        self._written_at[wanted.name] = self._clock()
+        self._gpus.apply_status(gpu_object.name, new_status)
+        self._written_at[gpu_object.name] = self._clock()
 
 
-def _has_moved(before: GPUStatus, after: GPUStatus) -> bool:
+def _has_moved(old_status: GPUStatus, new_status: GPUStatus) -> bool:
     """Return whether memory use has changed by so much that it must be written soon."""
     pairs = [
         (old.memory_used_bytes, new.memory_used_bytes, new.memory_bytes)
-        for old, new in zip(before.slices, after.slices, strict=True)
+        for old, new in zip(old_status.slices, new_status.slices, strict=True)
     ]
-    if before.budget is not None and after.budget is not None:
+    if old_status.budget is not None and new_status.budget is not None:
         pairs.append(
-            (_bytes(before.budget.used), _bytes(after.budget.used), _bytes(after.budget.total))
+            (
+                _bytes(old_status.budget.used),
+                _bytes(new_status.budget.used),
+                _bytes(new_status.budget.total),
+            )
         )
     return any(abs(new - old) * _SMALL >= max(whole, 1) for old, new, whole in pairs)
 

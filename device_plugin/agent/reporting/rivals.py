@@ -56,11 +56,11 @@ class Rivals:
         ``resources`` are the resources of this node's slices, ``ours`` the ids of its slices. While
         the kubelet does not answer, the last result is returned.
         """
-        now = self._clock()
-        if now - self._looked_at >= LOOK_S:
-            self._looked_at = now
+        now_s = self._clock()
+        if now_s - self._looked_at >= LOOK_S:
+            self._looked_at = now_s
             try:
-                self._evaluate(self._pods.allocatable(), resources, ours, now)
+                self._evaluate(self._pods.allocatable(), resources, ours, now_s)
             except PodResourcesError as err:
                 _log.debug(
                     "cannot read which devices the kubelet lists for this node's resources: %s", err
@@ -73,23 +73,25 @@ class Rivals:
         listed: Mapping[str, Sequence[str]],
         resources: Collection[str],
         ours: Collection[str],
-        now: float,
+        now_s: float,
     ) -> None:
-        found, since = {}, {}
+        messages, since = {}, {}
         for name in resources:
-            known = {one for one in listed.get(name, ()) if slice_uuid_of(one) in ours}
-            strangers = sorted(set(listed.get(name, ())) - known)
+            own_ids = {
+                device_id for device_id in listed.get(name, ()) if slice_uuid_of(device_id) in ours
+            }
+            strangers = sorted(set(listed.get(name, ())) - own_ids)
             if not strangers:
                 continue
-            since[name] = self._seen.get(name, now)
-            if now - since[name] >= CONFIRMED_S:
-                shown = list_first([one[:_ID_LENGTH] for one in strangers], _SHOWN)
-                found[name] = (
+            since[name] = self._seen.get(name, now_s)
+            if now_s - since[name] >= CONFIRMED_S:
+                id_list = list_first([device_id[:_ID_LENGTH] for device_id in strangers], _SHOWN)
+                messages[name] = (
                     f"another device plugin serves {name} on this node: the kubelet lists"
-                    f" {shown}, which this node agent does not have;"
+                    f" {id_list}, which this node agent does not have;"
                     " remove one of the two, or change resourcePrefix"
                 )
-        self._seen, self._messages = since, found
+        self._seen, self._messages = since, messages
 
     def _notify(self, objects: Sequence[GpuObject]) -> None:
         if not objects or self._reported == self._messages.keys():

@@ -53,8 +53,8 @@ def build(
     kinds: Mapping[str, Kind],
     unoffered: str,
     generation: int,
-    before: Sequence[Condition],
-    now: datetime.datetime,
+    earlier_conditions: Sequence[Condition],
+    utc_now: datetime.datetime,
     faults: tuple[FaultStatus, ...] = (),
     rival: str = "",
 ) -> GPUStatus:
@@ -85,13 +85,17 @@ def build(
         )
         for s in gpu.unclaimed
     )
-    claims = tuple(one for s in gpu.claimed for one in _claimed_slices(s, holders.get(s.uuid, ())))
+    claims = tuple(
+        claimed_slice
+        for s in gpu.claimed
+        for claimed_slice in _claimed_slices(s, holders.get(s.uuid, ()))
+    )
     pods = [pod for s in slices for pod in s.holders] + [p for s in claims for p in s.holders]
     names = sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
     states = _states(gpu, steps, inventory, unoffered, rival)
     return GPUStatus(
         observed_generation=generation,
-        conditions=_conditions(states, generation, before, now),
+        conditions=_conditions(states, generation, earlier_conditions, utc_now),
         product=gpu.board.product_name,
         memory_bytes=gpu.board.memory_bytes,
         multiprocessors=gpu.board.sm_count,
@@ -127,16 +131,16 @@ def clock_of(inventory: Inventory) -> Clock:
 @cache
 def peak_of(board: str) -> ModelledPeak | None:
     """Return the data sheet's peak figures for a board; None if the performance model has none."""
-    known = BOARDS.get(board)
-    if known is None:
+    figures = BOARDS.get(board)
+    if figures is None:
         return None
     return ModelledPeak(
-        memory_gigabytes_per_second=round(known.dram_gb_per_s.value),
-        link_gigabytes_per_second=round(known.link_gb_per_s.value),
-        pcie_gigabytes_per_second=round(known.pcie_gb_per_s.value),
-        fp32_gigaflops=round(known.vector_tflops.value * 1e3),
+        memory_gigabytes_per_second=round(figures.dram_gb_per_s.value),
+        link_gigabytes_per_second=round(figures.link_gb_per_s.value),
+        pcie_gigabytes_per_second=round(figures.pcie_gb_per_s.value),
+        fp32_gigaflops=round(figures.vector_tflops.value * 1e3),
         tensor_gigaflops={
-            kind: round(one.value * 1e3) for kind, one in known.tensor_tflops.items()
+            kind: round(rate.value * 1e3) for kind, rate in figures.tensor_tflops.items()
         },
     )
 
@@ -147,50 +151,50 @@ def _pods(pods: Sequence[HolderPod]) -> tuple[Holder, ...]:
 
 def _claimed_slices(s: MigSlice, pods: Sequence[HolderPod]) -> Iterator[ClaimedSlice]:
     """Yield the part of a slice that each claim has."""
-    for one in s.claims:
-        namespace, _, name = one.owner_name.partition("/")
+    for claim_share in s.claims:
+        namespace, _, name = claim_share.owner_name.partition("/")
         own = pods
         if s.shares:
-            own = [pod for pod in pods if pod.claim == one.owner][:_MOST_PODS_OF_A_SHARE]
+            own = [pod for pod in pods if pod.claim == claim_share.owner][:_MOST_PODS_OF_A_SHARE]
         yield ClaimedSlice(
             uuid=s.uuid,
             profile=s.instance.device.name,
             start=s.instance.start,
             compute_start=planner.place_of(s.instance).compute_start,
-            claim=Holder(namespace=namespace, name=name, uid=one.claim_uid),
+            claim=Holder(namespace=namespace, name=name, uid=claim_share.claim_uid),
             shared=bool(s.shares),
-            memory_bytes=one.memory_bytes,
-            memory_used_bytes=one.memory_used_bytes,
+            memory_bytes=claim_share.memory_bytes,
+            memory_used_bytes=claim_share.memory_used_bytes,
             multiprocessors=s.multiprocessors,
             holders=_pods(own),
             health=s.health,
         )
 
 
-def make_empty(before: GPUStatus) -> GPUStatus:
+def make_empty(last_status: GPUStatus) -> GPUStatus:
     """Return the status of a GPU that gpud does not have: no slices, and unknown health.
 
-    All other values are those of ``before``, the last known status.
+    All other values are those of ``last_status``, the last known status.
     """
     nothing = {"slices": (), "claims": (), "slices_total": 0, "slices_used": 0, "holders": ""}
-    return mark_unknown(before).model_copy(update=nothing)
+    return mark_unknown(last_status).model_copy(update=nothing)
 
 
-def mark_unknown(before: GPUStatus) -> GPUStatus:
+def mark_unknown(last_status: GPUStatus) -> GPUStatus:
     """Return the status of a GPU that cannot be read now.
 
-    It is ``before``, the last known status, with unknown health.
+    It is ``last_status``, the last known status, with unknown health.
     """
-    return before.model_copy(update={"health": "Unknown", "lost": False})
+    return last_status.model_copy(update={"health": "Unknown", "lost": False})
 
 
 def mark_failed(
     reason: Reason,
     message: str,
-    known: GPUStatus,
+    known_status: GPUStatus,
     generation: int,
-    before: Sequence[Condition],
-    now: datetime.datetime,
+    earlier_conditions: Sequence[Condition],
+    utc_now: datetime.datetime,
 ) -> GPUStatus:
     """Return the known status, marked as not ready for this reason."""
     states: dict[ConditionType, _State] = {
@@ -203,10 +207,10 @@ def mark_failed(
         ConditionType.PROGRESSING: (False, reason, message),
         ConditionType.DEGRADED: (True, reason, message),
     }
-    return known.model_copy(
+    return known_status.model_copy(
         update={
             "observed_generation": generation,
-            "conditions": _conditions(states, generation, before, now),
+            "conditions": _conditions(states, generation, earlier_conditions, utc_now),
         }
     )
 
@@ -228,9 +232,11 @@ def _states(
         ready = (False, reason, message)
         progressing = (True, reason, message)
     else:
-        there = f"{len(gpu.unclaimed)} slices" if gpu.mig_enabled else "one whole GPU (MIG off)"
+        inventory_text = (
+            f"{len(gpu.unclaimed)} slices" if gpu.mig_enabled else "one whole GPU (MIG off)"
+        )
         suffix = "" if healthy else f"; but the GPU is {gpu.health}: see Degraded"
-        ready = (True, Reason.RECONCILED, f"{there} as desired{suffix}")
+        ready = (True, Reason.RECONCILED, f"{inventory_text} as desired{suffix}")
         progressing = (False, Reason.RECONCILED, "")
     sandbox = f"workers are confined by: {', '.join(inventory.sandbox) or 'not known yet'}"
     sick_slices = _find_worse_slices(gpu)
@@ -281,30 +287,32 @@ def _still_listed(slices: Sequence[MigSlice]) -> str:
 
 
 def _held_by_claims(s: MigSlice) -> str:
-    names = ", ".join(one.owner_name for one in s.claims)
+    names = ", ".join(claim_share.owner_name for claim_share in s.claims)
     return f"{s.instance} is held by claim{'s' if s.shares else ''} {names}"
 
 
 def _conditions(
     states: Mapping[ConditionType, _State],
     generation: int,
-    before: Collection[Condition],
-    now: datetime.datetime,
+    earlier_conditions: Collection[Condition],
+    utc_now: datetime.datetime,
 ) -> tuple[Condition, ...]:
-    known = {condition.type: condition for condition in before}
+    conditions_by_type = {condition.type: condition for condition in earlier_conditions}
     conditions = []
     for kind, (value, reason, message) in states.items():
         status = "True" if value else "False"
-        old = known.get(kind.value)
-        changed = old is None or old.status != status
-        moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        earlier_condition = conditions_by_type.get(kind.value)
+        changed = earlier_condition is None or earlier_condition.status != status
+        moment = utc_now.strftime("%Y-%m-%dT%H:%M:%SZ")
         conditions.append(
             Condition(
                 type=kind.value,
                 status=status,
                 reason=reason.value,
                 message=message,
-                last_transition_time=moment if changed or old is None else old.last_transition_time,
+                last_transition_time=moment
+                if changed or earlier_condition is None
+                else earlier_condition.last_transition_time,
                 observed_generation=generation,
             )
         )
