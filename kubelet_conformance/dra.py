@@ -51,7 +51,7 @@ def slices(api: ApiServer, driver: str) -> list[dict[str, Any]]:
 
 
 def is_complete(resource_slices: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether every pool in ``found`` has all slices of its newest generation."""
+    """Return whether every pool in ``resource_slices`` has all slices of its newest generation."""
     pools: dict[str, list[Mapping[str, Any]]] = {}
     for resource_slice in resource_slices:
         pools.setdefault(resource_slice["spec"]["pool"]["name"], []).append(
@@ -68,7 +68,7 @@ def is_complete(resource_slices: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def places(resource_slices: Sequence[Mapping[str, Any]]) -> list[Place]:
-    """Return the devices in the ResourceSlices ``found``, in the order of the slices.
+    """Return the devices in ``resource_slices``, in the order of the slices.
 
     Devices with taints are left out, because the scheduler does not allocate them to a claim
     without tolerations.

@@ -98,9 +98,8 @@ class PublishedOffer:
         owner = {"apiVersion": "v1", "kind": "Node", "name": self._node.name, "uid": uid}
         owners = [{**owner, "controller": True}] if uid else []
         publication_key = [_matters(offered_gpu) for offered_gpu in gpus], uid
-        if (
-            publication_key != self._said
-        ):  # describing 200 devices takes longer than the rest of a pass
+        # Describing 200 devices takes longer than the rest of a pass.
+        if publication_key != self._said:
             self._publisher.offer(resource_slices(self._node, gpus), owners)
             self._said = publication_key
         offered = {offered_gpu.gpu.uuid for offered_gpu in gpus}

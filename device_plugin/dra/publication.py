@@ -35,8 +35,8 @@ def plan(
 ) -> Plan:
     """Plan the writes that turn the existing ResourceSlices into the wanted ones.
 
-    ``existing_slices`` has the existing ResourceSlices, and ``wanted_specs`` the specs of the wanted
-    ones, both by name. ``owners`` are the owner references that every slice gets.
+    ``existing_slices`` has the existing ResourceSlices, and ``wanted_specs`` the specs of the
+    wanted ones, both by name. ``owners`` are the owner references that every slice gets.
     ``min_generation`` is the lowest generation that may be used: a pool whose slices were all
     deleted must not restart from 1.
     """
@@ -68,7 +68,7 @@ def generation(document: Document) -> int:
 def same(existing_slice: Document, wanted_spec: Document, owners: Sequence[Document]) -> bool:
     """Return whether the existing slice has the wanted spec and owners.
 
-    The generation of the existing slice, ``existing_slice``, does not matter.
+    The generation of ``existing_slice`` does not matter.
     """
     owned = {owner["uid"] for owner in (existing_slice["metadata"].get("ownerReferences") or ())}
     return _essence(existing_slice["spec"]) == _essence(wanted_spec) and owned == {

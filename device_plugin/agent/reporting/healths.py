@@ -49,9 +49,8 @@ class Healths:
                     changes.setdefault((device.state, earlier_state), []).append(device)
             for (_, earlier_state), devices in changes.items():
                 if not self._report(gpu_object, devices, earlier_state, holders):
-                    states_by_uuid |= {
-                        device.uuid: earlier_state for device in devices
-                    }  # the next pass tries again
+                    # The next pass tries again.
+                    states_by_uuid |= {device.uuid: earlier_state for device in devices}
         self._reported = states_by_uuid
 
     def _report(
@@ -112,9 +111,8 @@ def _all(gpu: Gpu, gpu_object: GpuObject) -> Iterator[_Device]:
     for mig_slice in gpu.slices:
         if mig_slice.uuid != gpu.uuid:
             short = f"slice {mig_slice.instance}"
-            earlier_state = earlier_healths.get(mig_slice.uuid, "Healthy").partition(":")[
-                0
-            ]  # without the cause
+            earlier_health = earlier_healths.get(mig_slice.uuid, "Healthy")
+            earlier_state = earlier_health.partition(":")[0]  # without the cause
             yield _Device(
                 mig_slice.uuid,
                 f"{short} ({mig_slice.uuid})",

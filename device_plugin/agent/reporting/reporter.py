@@ -128,10 +128,8 @@ class Reporter:
             self._write_failure(gpu_object, known_status, message)
 
     def _write_failure(self, gpu_object: GpuObject, known_status: GPUStatus, message: str) -> None:
-        utc_now, earlier_conditions = (
-            datetime.datetime.now(datetime.UTC),
-            gpu_object.status.conditions,
-        )
+        utc_now = datetime.datetime.now(datetime.UTC)
+        earlier_conditions = gpu_object.status.conditions
         reason, generation = Reason.AGENT_ERROR, gpu_object.generation
         self._write(
             gpu_object,
