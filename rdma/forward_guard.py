@@ -51,7 +51,7 @@ class Overlays:
 
 
 def guard_table(
-    links: Iterable[tuple[str, Sequence[str]]], others: frozenset[str], overlays: Overlays
+    links: Iterable[tuple[str, Sequence[str]]], uplink_names: frozenset[str], overlays: Overlays
 ) -> Table:
     """Return the table for the packets that the node receives or forwards.
 
@@ -62,11 +62,11 @@ def guard_table(
         ValueError: an interface's name or address is invalid.
     """
     pods = [(interface_name(name), addresses) for name, addresses in links]
-    uplinks = frozenset(interface_name(name) for name in others)
+    uplinks = frozenset(interface_name(name) for name in uplink_names)
     devices = frozenset(interface_name(name) for name in overlays.links)
-    known = frozenset(name for name, _ in pods) | uplinks
+    link_names = frozenset(name for name, _ in pods) | uplinks
     parts = (
-        _link_set("known", known),
+        _link_set("known", link_names),
         _link_set("uplinks", uplinks),
         _link_set("overlays", devices),
         *_source_sets(pods),

@@ -76,12 +76,12 @@ class _Options:
 
 @click.command()
 @command_line(_Options)
-def main(given: Given) -> None:
+def main(option_values: Given) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
     foreign.prepare_waking()
     try:
-        options = given.make(_Options, near=local_addresses())
+        options = option_values.make(_Options, near=local_addresses())
         shares = Shares.for_memory_limit(
             usable_descriptors(sandbox.set_resource_limits()), memory_limit()
         )
@@ -115,8 +115,8 @@ def _attach_wire(
 ) -> Wires:
     wires = Wires(engine, server.enforcer, server.cm.manager)
     mtu = options.wire.path_mtu() if options.wire is not None else HCA_MAX_MTU
-    for one in sockets:
-        wires.add(one, mtu, options.wire_rate)
+    for wire_sockets in sockets:
+        wires.add(wire_sockets, mtu, options.wire_rate)
     server.wire_groups = wires.groups
     return wires
 
@@ -176,14 +176,14 @@ def _server(
     shares: Shares,
     providers: Providers,
 ) -> FabricServer:
-    made = FabricServer(
+    server = FabricServer(
         *(options.directory, engine, options.memory_bytes, ended.set, shares),
         shared_loopback=options.shared_loopback,
         near=options.near,
         wire=options.wire,
     )
-    made.providers = providers
-    return made
+    server.providers = providers
+    return server
 
 
 async def _serve(
@@ -249,8 +249,8 @@ async def _serve(
         await server.close()
         await providers.close()
         wires.close()
-        for one in sockets:
-            one.close()
+        for wire_sockets in sockets:
+            wire_sockets.close()
         engine.close()
         _leave(options.directory)
 
