@@ -132,8 +132,15 @@ def decode(text: str | bytes) -> NodeTables:
 def _tables(whole: Reader) -> NodeTables:
     version, generation, node, rules, isolations, identities, endpoints, pods, classes = (
         whole.fields(
-            *("version", "generation", "node", "rules", "isolations", "identities"),
-            *("endpoints", "pods", "qosClasses"),
+            "version",
+            "generation",
+            "node",
+            "rules",
+            "isolations",
+            "identities",
+            "endpoints",
+            "pods",
+            "qosClasses",
         )
     )
     version.integer(TABLES_VERSION, TABLES_VERSION)

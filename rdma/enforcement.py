@@ -70,10 +70,18 @@ def state_of(
     name: str, generation: int, conditions: Iterable[Condition], nodes_ready: str
 ) -> Enforcement:
     """Return a policy's state; a condition of an earlier generation does not count."""
-    programmed_condition = next((condition for condition in conditions if condition.type == PROGRAMMED), None)
+    programmed_condition = next(
+        (condition for condition in conditions if condition.type == PROGRAMMED), None
+    )
     if programmed_condition is None or programmed_condition.observed_generation < generation:
         return Enforcement(name, "Unknown", message=_NOT_REPORTED, nodes_ready=nodes_ready)
-    return Enforcement(name, programmed_condition.status, programmed_condition.reason, programmed_condition.message, nodes_ready)
+    return Enforcement(
+        name,
+        programmed_condition.status,
+        programmed_condition.reason,
+        programmed_condition.message,
+        nodes_ready,
+    )
 
 
 def read_state(name: str, document: Mapping[str, Any]) -> Enforcement:
@@ -82,7 +90,11 @@ def read_state(name: str, document: Mapping[str, Any]) -> Enforcement:
     """
     metadata, status = _inner(document, "metadata"), _inner(document, "status")
     items = status.get("conditions")
-    condition_documents = [condition for condition in items if isinstance(condition, dict)] if isinstance(items, list) else []
+    condition_documents = (
+        [condition for condition in items if isinstance(condition, dict)]
+        if isinstance(items, list)
+        else []
+    )
     conditions = (
         _Condition(
             str(condition.get("type") or ""),

@@ -104,7 +104,9 @@ class Evaluator:
             denied_by=(*_isolating(egress), *_isolating(ingress)),
             source_pod=sender.pod if sender else "",
             destination_pod=receiver.pod if receiver else "",
-            qos_class=self._classes.of([egress_rule.rule for egress_rule in egress.rules], flow.traffic_class),
+            qos_class=self._classes.of(
+                [egress_rule.rule for egress_rule in egress.rules], flow.traffic_class
+            ),
         )
 
     def _end(self, text: str, *, may_be_group: bool = False) -> tuple[Address, Endpoint | None]:

@@ -347,11 +347,15 @@ def _partition(pkey: int, out: Identity | None, into: Identity | None, group: bo
         if identity is None:
             words.append(f"{side}: outside, default partition only")
             continue
-        memberships = [membership for membership in identity.partitions if membership.pkey == pkey & DEFAULT_PKEY]
+        memberships = [
+            membership
+            for membership in identity.partitions
+            if membership.pkey == pkey & DEFAULT_PKEY
+        ]
         names = [
-            f"{'full' if membership.full else 'limited'} member of"
-            f" {f'{membership.network}/{membership.partition}' if membership.network else 'the default partition'}"
-            for membership in memberships
+            f"{'full' if m.full else 'limited'} member of"
+            f" {f'{m.network}/{m.partition}' if m.network else 'the default partition'}"
+            for m in memberships
         ]
         words.append(f"{side}: {', '.join(names) or 'no member'}")
     return "; ".join(words)
@@ -376,7 +380,9 @@ def _describe_limits(limits: Limits) -> str:
         "queue pairs": limits.queue_pairs,
         "bytes of regions": limits.region_bytes,
     }
-    return ", ".join(f"{limit} {unit}" for unit, limit in limits_by_unit.items() if limit is not None)
+    return ", ".join(
+        f"{limit} {unit}" for unit, limit in limits_by_unit.items() if limit is not None
+    )
 
 
 def _describe_end(address: str, endpoint: Endpoint | None) -> str:

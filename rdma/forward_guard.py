@@ -55,8 +55,8 @@ def guard_table(
 ) -> Table:
     """Return the table for the packets that the node receives or forwards.
 
-    ``links`` are the names and addresses of the pods' links, and ``others`` the veths that belong
-    to no pod.
+    ``links`` are the names and addresses of the pods' links, and ``uplink_names`` the veths
+    that belong to no pod.
 
     Raises:
         ValueError: an interface's name or address is invalid.

@@ -31,7 +31,9 @@ def _requests() -> dict[Verb, frozenset[int]]:
     opcodes_by_verb: dict[Verb, frozenset[int]] = {verb: frozenset() for verb in Verb}
     for operation in VerbsOpcode:
         for packet in packets.request_packets(operation):
-            connected = {bits | packet.code for service, bits in _TRANSPORTS if service in packet.services}
+            connected = {
+                bits | packet.code for service, bits in _TRANSPORTS if service in packet.services
+            }
             opcodes_by_verb[_last_of(operation.row.verbs)] |= connected
             if Service.UD in packet.services:
                 opcodes_by_verb[Verb.UD] |= {_DATAGRAM | packet.code}

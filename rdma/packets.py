@@ -141,7 +141,9 @@ def request_packets(operation: VerbsOpcode) -> tuple[Packet, ...]:
 
 def _packets() -> tuple[Packet, ...]:
     packets_by_code: dict[int, Packet] = {}
-    plain_first = sorted(VerbsOpcode, key=lambda candidate: candidate.row.extra is not Extra.NOTHING)
+    plain_first = sorted(
+        VerbsOpcode, key=lambda operation: operation.row.extra is not Extra.NOTHING
+    )
     for operation in plain_first:
         for packet in request_packets(operation):
             packets_by_code.setdefault(packet.code, packet)

@@ -47,7 +47,10 @@ class Reach:
             return {}
         egress_ranges = self._ranges(source, Direction.EGRESS, destination)
         ingress_ranges = self._ranges(destination, Direction.INGRESS, source)
-        common_ranges = {verb: _common(egress_ranges[verb], ingress_ranges[verb]) for verb in egress_ranges.keys() & ingress_ranges.keys()}
+        common_ranges = {
+            verb: _common(egress_ranges[verb], ingress_ranges[verb])
+            for verb in egress_ranges.keys() & ingress_ranges.keys()
+        }
         if Verb.CM in common_ranges:
             common_ranges[Verb.CM] = _common(common_ranges[Verb.CM], CM_QPN)
         return {verb: ranges for verb, ranges in common_ranges.items() if ranges}

@@ -38,7 +38,7 @@ def remove_table(family: str) -> str:
 
 
 def clear_table(family: str, present: Present, kept_counters: tuple[str, ...]) -> str:
-    """Return the commands that remove everything from a table except its ``wanted`` counters."""
+    """Return the commands that remove everything from a table except ``kept_counters``."""
     lines = [f"flush table {family} {TABLE}"]
     for name in sorted(present.chains):
         # Added, because the kernel removes a chain with its interface, maybe just now.

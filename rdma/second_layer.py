@@ -45,9 +45,15 @@ from rdma.verbs import NONE, Verb
 FAMILIES: Final = ("netdev", "inet")
 """The families of the two tables: for the pods' interfaces, and for packets to be forwarded."""
 TOTALS: Final = (
-    *("spoofed", "fragment", "segments", "tagged"),
-    *("partition", "peer", "operation"),
-    *("stranger", "translated"),
+    "spoofed",
+    "fragment",
+    "segments",
+    "tagged",
+    "partition",
+    "peer",
+    "operation",
+    "stranger",
+    "translated",
 )
 """Counters of dropped packets by reason, for all pods' interfaces together."""
 JOINED: Final = "joined"
@@ -117,7 +123,10 @@ def ruleset(
         for family in FAMILIES
     )
     loaded_counters = {family: loaded[family].counters for family in loaded}
-    texts = (part.text(family, loaded_counters.get(family, frozenset())) for family, part in parts.items())
+    texts = (
+        part.text(family, loaded_counters.get(family, frozenset()))
+        for family, part in parts.items()
+    )
     return "".join((*cleared, *texts))
 
 
@@ -138,7 +147,9 @@ def link_counter(index: int, leaving: bool, reason: str) -> str:
 class _Writer:
     def __init__(self, tables: NodeTables) -> None:
         self._reach = Reach(tables)
-        self._identities: Mapping[int, Identity] = {identity.number: identity for identity in tables.identities}
+        self._identities: Mapping[int, Identity] = {
+            identity.number: identity for identity in tables.identities
+        }
         self._members: dict[tuple[int, int], list[str]] = {}
         """The addresses of pods, by identity and IP version."""
         for endpoint in tables.endpoints:
@@ -151,9 +162,13 @@ class _Writer:
         listed = sorted(interfaces, key=lambda interface: interface.name)
         local = sorted(self._identities.keys() & {interface.identity for interface in listed})
         kinds = [chain for number in local for chain in self._kind(self._identities[number])]
-        numbered = [(interface.index or -place, interface) for place, interface in enumerate(listed, 1)]
+        numbered = [
+            (interface.index or -place, interface) for place, interface in enumerate(listed, 1)
+        ]
         links = [chain for key, interface in numbered for chain in self._link(abs(key), interface)]
-        operations = [format_chain(name, _of(*permission)) for permission, name in self._operations.items()]
+        operations = [
+            format_chain(name, _of(*permission)) for permission, name in self._operations.items()
+        ]
         counters = [name for name in TOTALS if name not in _GUARD_ONLY]
         counters += [
             link_counter(abs(key), leaving, reason)
@@ -251,8 +266,8 @@ class _Writer:
                 drop("denied"),
             ]
             hooked = [
-                f'type filter hook {hook} device "{interface_name(interface.name)}" priority {PRIORITY};'
-                " policy accept;",
+                f'type filter hook {hook} device "{interface_name(interface.name)}"'
+                f" priority {PRIORITY}; policy accept;",
                 # A VLAN tag of ID 0 within another one is removed only after this hook.
                 f"meta protocol {_VLANS} {drop('tagged')}",
                 f"meta l4proto udp jump check_{place}_{key}",

@@ -51,7 +51,7 @@ class Reader:
         """Yield a reader for each item of a list.
 
         Raises:
-            TablesError: the value is not a list, or has more than ``most`` items.
+            TablesError: the value is not a list, or has more than ``max_items`` items.
         """
         if type(self._value) is not list or len(self._value) > max_items:
             raise self.fail(f"is not a list of at most {max_items} items")
@@ -76,8 +76,8 @@ class Reader:
         return self._value
 
     def text(self, max_characters: int = MAX_TEXT) -> str:
-        """Decode a string of at most ``most`` characters. All must be printable and encodable as
-        UTF-8.
+        """Decode a string of at most ``max_characters`` characters. All must be printable and
+        encodable as UTF-8.
         """
         value = self._value
         if type(value) is not str or len(value) > max_characters or not value.isprintable():

@@ -145,7 +145,9 @@ class Engine(Saving, Counting):
         Raises OSError.
         """
         listed = (ctypes.c_void_p * len(segments))(*segments)
-        pointer = self._library.hca_region_new(self._engine, client, key, ctypes.byref(request), listed)
+        pointer = self._library.hca_region_new(
+            self._engine, client, key, ctypes.byref(request), listed
+        )
         return EngineRegion(self._check_created(pointer, "a memory region"))
 
     def remove_region(self, region: EngineRegion) -> None:
@@ -164,23 +166,35 @@ class Engine(Saving, Counting):
     ) -> EngineQp:
         """Add a queue pair in the state RESET. Raises OSError."""
         pointer = self._library.hca_qp_new(
-            *(self._engine, client, ctypes.byref(request), ctypes.byref(created), page_fd),
-            *(send_cq, recv_cq, srq),
+            self._engine,
+            client,
+            ctypes.byref(request),
+            ctypes.byref(created),
+            page_fd,
+            send_cq,
+            recv_cq,
+            srq,
         )
         return EngineQp(self._check_created(pointer, "a queue pair"))
 
     def set_qp(
-        self, qp: EngineQp, expected_state: int, new: HcaQpAttributes, policy: HcaPolicyChange | None = None
+        self,
+        qp: EngineQp,
+        expected_state: int,
+        new: HcaQpAttributes,
+        policy: HcaPolicyChange | None = None,
     ) -> bool:
         """Change a queue pair's attributes if the queue pair is in the expected state.
 
-        ``before`` is the expected state. If the queue pair has another state, return False.
+        If the queue pair is not in the state ``expected_state``, return False.
         ``policy`` applies to the peer in the new attributes. If the change keeps the packet
         sequence numbers (PSNs) of the previous attributes, the engine writes these PSNs into
         ``new``.
         """
-        given = (ctypes.byref(new), policy and ctypes.byref(policy))
-        return bool(self._library.hca_qp_set(self._engine, qp, expected_state, *given))
+        change = policy and ctypes.byref(policy)
+        return bool(
+            self._library.hca_qp_set(self._engine, qp, expected_state, ctypes.byref(new), change)
+        )
 
     def state_of(self, qp: EngineQp) -> int:
         """Return a queue pair's state. The engine itself can change the state to ERR."""
@@ -339,7 +353,9 @@ class Engine(Saving, Counting):
         self, client: EngineClient, created: HcaCreated, limit: int, page_fd: int
     ) -> EngineSrq:
         """Add a shared receive queue for a client. Raises OSError."""
-        pointer = self._library.hca_srq_new(self._engine, client, ctypes.byref(created), limit, page_fd)
+        pointer = self._library.hca_srq_new(
+            self._engine, client, ctypes.byref(created), limit, page_fd
+        )
         return EngineSrq(self._check_created(pointer, "a shared receive queue"))
 
     def set_srq_limit(self, srq: EngineSrq, limit: int) -> None:

@@ -114,8 +114,15 @@ _FIELDS: Final[Mapping[Mask, tuple[str, ...]]] = {
     Mask.PKEY_INDEX: ("pkey_index",),
     Mask.PORT: ("port",),
     Mask.AV: (
-        *("dlid", "dgid", "sgid_index", "hop_limit", "traffic_class", "service_level"),
-        *("is_global", "av_port", "flow_label"),
+        "dlid",
+        "dgid",
+        "sgid_index",
+        "hop_limit",
+        "traffic_class",
+        "service_level",
+        "is_global",
+        "av_port",
+        "flow_label",
     ),
     Mask.PATH_MTU: ("path_mtu",),
     Mask.TIMEOUT: ("timeout",),
@@ -159,7 +166,7 @@ def change_attributes(
     requested_attributes: HcaQpAttributes,
     kind: VerbsQpType = VerbsQpType.RC,
 ) -> HcaQpAttributes:
-    """Return a queue pair's new attributes: those in ``mask`` are set to their ``wanted`` values.
+    """Return a queue pair's new attributes: those in ``mask`` are set to the requested values.
 
     Raises:
         InvalidChange: no such transition exists, or an attribute is missing, not permitted or out

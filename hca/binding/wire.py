@@ -103,11 +103,10 @@ class WireInterface:
 
 
 def find(name_or_address: str) -> WireInterface:
-    """Return the interface that has the name or the address ``wanted``.
+    """Return the interface that has the name or the address ``name_or_address``.
 
-    If ``wanted`` is a name, the result has the interface's first IPv4 and first IPv6 address,
-    and link-local addresses come last. If ``wanted`` is an address, the result has only this
-    address.
+    If it is a name, the result has the interface's first IPv4 and first IPv6 address, and
+    link-local addresses come last. If it is an address, the result has only this address.
 
     Raises:
         NoWire: there is no such interface, or its MTU is too small.
@@ -127,7 +126,8 @@ def _find_by_name(name: str) -> WireInterface:
     own_addresses = [address for owner, address in owned_addresses if owner == name]
     ipv4 = next((address for address in own_addresses if address.ip.version == 4), None)
     ipv6 = sorted(
-        (address for address in own_addresses if address.ip.version == 6), key=lambda wire_address: wire_address.scope
+        (address for address in own_addresses if address.ip.version == 6),
+        key=lambda address: address.scope,
     )
     if ipv4 is None and not ipv6:
         raise NoWire(f"interface {name} has no IP address")

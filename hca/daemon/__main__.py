@@ -103,7 +103,12 @@ async def _begin(options: _Options, shares: Shares) -> None:
     ended = asyncio.Event()
     server = _server(options, engine, ended, shares, providers)
     await _serve(
-        *(options, server, engine, ended, successors, administration),
+        options,
+        server,
+        engine,
+        ended,
+        successors,
+        administration,
         lambda: server.open(listener, refusing=refusing),
         sockets,
         _attach_wire(options, server, engine, sockets),
@@ -154,7 +159,15 @@ async def _succeed(options: _Options, shares: Shares) -> None:
         engine.resume()
 
     await _serve(
-        *(options, server, engine, ended, successors, administration, start, sockets, wires)
+        options,
+        server,
+        engine,
+        ended,
+        successors,
+        administration,
+        start,
+        sockets,
+        wires,
     )
 
 
@@ -177,7 +190,11 @@ def _server(
     providers: Providers,
 ) -> FabricServer:
     server = FabricServer(
-        *(options.directory, engine, options.memory_bytes, ended.set, shares),
+        options.directory,
+        engine,
+        options.memory_bytes,
+        ended.set,
+        shares,
         shared_loopback=options.shared_loopback,
         near=options.near,
         wire=options.wire,
@@ -204,7 +221,7 @@ async def _serve(
     loop.add_signal_handler(signal.SIGTERM, terminated.set)
     loop.add_signal_handler(signal.SIGINT, ended.set)
 
-    def more(handover_state: HandoverState) -> Row:
+    def extra_fields(handover_state: HandoverState) -> Row:
         wire = options.wire
         return {
             "wire": saved_wires.save(wire, sockets, handover_state) if wire is not None else None,
@@ -233,7 +250,9 @@ async def _serve(
         providers.open()
         successors.setblocking(False)
         successors.listen(1)
-        offering = loop.create_task(handover.serve_successors(successors, server, engine, more))
+        offering = loop.create_task(
+            handover.serve_successors(successors, server, engine, extra_fields)
+        )
         os.write(options.ready_fd, b"1")
         os.close(options.ready_fd)
         loop.call_later(FIRST_MEMBER_SECONDS, end_if_alone)

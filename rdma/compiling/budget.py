@@ -137,12 +137,12 @@ def _fill(
     if (whole := sum(charge.size for charge in charges)) <= allowed:
         return whole
     used = 0
-    for one in sorted(charges, key=lambda charge: (charge.created, charge.key)):
-        if used + one.size > allowed:
-            refused[one.key] = Refusal(namespace, one.size, used, allowed)
+    for charge in sorted(charges, key=lambda charge: (charge.created, charge.key)):
+        if used + charge.size > allowed:
+            refused[charge.key] = Refusal(namespace, charge.size, used, allowed)
         else:
-            used += one.size
-            refused.pop(one.key, None)
+            used += charge.size
+            refused.pop(charge.key, None)
     return used
 
 

@@ -128,7 +128,10 @@ class CompiledPolicy:
         if self._sized != (kinds, copies):
             self._sized = (kinds, copies)
             policy = self.policy
-            named = sum(isolation_bytes(policy.key, len(policy.rules(direction))) for direction in policy.types)
+            named = sum(
+                isolation_bytes(policy.key, len(policy.rules(direction)))
+                for direction in policy.types
+            )
             used = [rule.size(policy, kinds) for rule in self.rules if rule.is_used]
             self._size = copies * named + sum(used)
         return self._size
@@ -142,7 +145,9 @@ def isolation(policies: Sequence[CompiledPolicy], direction: Direction) -> Isola
     pods but allows nothing. The isolation names only the first of these policies that enforces,
     and the first that audits.
     """
-    isolating = [compiled_policy for compiled_policy in policies if direction in compiled_policy.policy.types]
+    isolating = [
+        compiled_policy for compiled_policy in policies if direction in compiled_policy.policy.types
+    ]
     if not isolating:
         return None
     places: dict[bool, list[int]] = {False: [], True: []}
@@ -157,14 +162,15 @@ def isolation(policies: Sequence[CompiledPolicy], direction: Direction) -> Isola
             unnamed.setdefault(audit, policy.key)
             continue
         names[audit].append(policy.key)
-        places[audit] += [rule.place for rule in compiled_policy.rules if rule.direction is direction]
+        places[audit] += [
+            rule.place for rule in compiled_policy.rules if rule.direction is direction
+        ]
     for audit, key in unnamed.items():
         names[audit].append(key)
     for audit in (False, True):
         if is_too_much(*count[audit]):
-            places[
-                audit
-            ].clear()  # more than a node can evaluate in time: the policies allow nothing
+            # more than a node can evaluate in time: the policies allow nothing
+            places[audit].clear()
         del names[audit][MAX_POLICIES_OF_A_POD:]
     return Isolation(
         rules=tuple(places[False]),

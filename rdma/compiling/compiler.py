@@ -40,7 +40,7 @@ _Selecting = tuple[CompiledPolicy, ...]
 class Compiler:
     """The Kubernetes objects that were added, and the tables compiled from them. Not thread-safe.
 
-    ``given``: the P_Keys that an earlier compiler allocated, by network and partition name.
+    ``earlier_pkeys``: the P_Keys that an earlier compiler allocated, by network and partition name.
     """
 
     def __init__(self, earlier_pkeys: Mapping[Place, int] | None = None) -> None:
@@ -263,7 +263,9 @@ class Compiler:
         touched, has_changed_namespaces = change.namespaces, self._other_namespaces
         self._terms.recompute_sets(touched, self._namespaces, has_changed_namespaces, None)
         members = self._partitions.update_members()
-        self._terms.recompute_sets(touched, self._namespaces, has_changed_namespaces, self._partitions)
+        self._terms.recompute_sets(
+            touched, self._namespaces, has_changed_namespaces, self._partitions
+        )
         self._note_moves()
         dirty = -1 if self._other_networks else self._dirty | change.born | members
         todo = self._select(dirty, change)
@@ -314,7 +316,9 @@ class Compiler:
         for namespace in namespaces | change.namespaces:
             identities = self._population.in_namespace.get(namespace, 0)
             different = {self._selecting[number] for number in numbers(identities)}
-            self._copies[namespace] = Counter(policy for policies in different for policy in policies)
+            self._copies[namespace] = Counter(
+                policy for policies in different for policy in policies
+            )
             if not identities:
                 del self._copies[namespace]
         return alive
@@ -327,14 +331,17 @@ class Compiler:
         kinds = self._population.kinds
         charges: dict[str, list[Charge]] = {}
         for namespace, policies_by_key in self._in_namespace.items():
-            policies, copies = tuple(policies_by_key.values()), self._copies.get(namespace, Counter())
+            policies = tuple(policies_by_key.values())
+            copies = self._copies.get(namespace, Counter())
             crowded = excess.crowded_identities(policies)
             listed = charges[namespace] = []
             for compiled_policy in policies:
                 compiled_policy.mark_used_rules(crowded)
                 if compiled_policy.subject.bits:
                     size = compiled_policy.size(kinds, copies[compiled_policy])
-                    listed.append(Charge(compiled_policy.policy.key, compiled_policy.policy.created, size))
+                    listed.append(
+                        Charge(compiled_policy.policy.key, compiled_policy.policy.created, size)
+                    )
         refused, changed_identities = budget.find_refused(charges), 0
         for key, compiled in self._policies.items():
             refusal = refused.get(key)

@@ -37,7 +37,10 @@ def crowded_identities(policies: Sequence[Selecting]) -> dict[tuple[Direction, b
 
     They are grouped by direction and by whether the policies only audit; empty sets are omitted.
     """
-    whole = sum(len(compiled_policy.policy.ingress) + len(compiled_policy.policy.egress) for compiled_policy in policies)
+    whole = sum(
+        len(compiled_policy.policy.ingress) + len(compiled_policy.policy.egress)
+        for compiled_policy in policies
+    )
     if not is_too_much(len(policies), whole):
         return {}  # so few in all that no identity can have too many
     crowded = {}
@@ -69,11 +72,18 @@ def problems(policies: Sequence[Selecting]) -> Iterator[tuple[str, PolicyError]]
 def _matching_policies(
     policies: Sequence[Selecting], direction: Direction, audit: bool
 ) -> list[Selecting]:
-    return [compiled_policy for compiled_policy in policies if compiled_policy.policy.audit is audit and direction in compiled_policy.policy.types]
+    return [
+        compiled_policy
+        for compiled_policy in policies
+        if compiled_policy.policy.audit is audit and direction in compiled_policy.policy.types
+    ]
 
 
 def _crowded_in(policies: Sequence[Selecting], direction: Direction) -> int:
-    if not is_too_much(len(policies), sum(len(compiled_policy.policy.rules(direction)) for compiled_policy in policies)):
+    if not is_too_much(
+        len(policies),
+        sum(len(compiled_policy.policy.rules(direction)) for compiled_policy in policies),
+    ):
         return 0
     count: Counter[int] = Counter()
     rules: Counter[int] = Counter()

@@ -67,9 +67,8 @@ class Partitions:
                 )
                 key = self.keys.get((network.name, partition.name))
                 self._placed.append(_Placed(network, partition, key, terms))
-        for (
-            placed
-        ) in earlier_placements:  # afterwards, so that sets which both versions use are not computed again
+        # afterwards, so that sets which both versions use are not computed again
+        for placed in earlier_placements:
             self._terms.release(matches for matches, _ in placed.terms)
 
     def update_members(self) -> int:

@@ -34,7 +34,7 @@ def allocate(
 ) -> tuple[dict[Place, int], dict[Place, PolicyError]]:
     """Return the P_Key of each partition that gets one, and the errors of those that get none.
 
-    No two partitions have the same key. ``given`` has the previous keys.
+    No two partitions have the same key. ``earlier_pkeys`` has the previous keys.
     """
     requested_pkeys = {
         (network.name, partition.name): (index, partition.pkey)

@@ -117,7 +117,11 @@ class Population:
             pod, number, own = self._settled[uid]
             for address in own:
                 if len(claims[address]) != 1:
-                    own = tuple(claimed_address for claimed_address in own if len(claims[claimed_address]) == 1)
+                    own = tuple(
+                        claimed_address
+                        for claimed_address in own
+                        if len(claims[claimed_address]) == 1
+                    )
                     break
             pods.append(Pod(uid, f"{pod.namespace}/{pod.name}", number, own))
         return tuple(pods)
@@ -156,7 +160,10 @@ class Population:
             number = UNIDENTIFIED  # the labels of its namespace are not known yet
             namespace = pod.namespace
             if namespace in namespaces:
-                facts = (namespace, frozenset([label for label in pod.labels.items() if label[0] in keys]))
+                facts = (
+                    namespace,
+                    frozenset([label for label in pod.labels.items() if label[0] in keys]),
+                )
                 number = numbers.get(facts, UNIDENTIFIED)
                 if number == UNIDENTIFIED:
                     number = self._free.pop() if self._free else self._grow()
@@ -204,7 +211,9 @@ class Population:
         if not self._heads[number] and number != UNIDENTIFIED:
             change.gone |= 1 << number
         for address in claimed:
-            self._claims[address] = tuple(claimant for claimant in self._claims[address] if claimant != uid)
+            self._claims[address] = tuple(
+                claimant for claimant in self._claims[address] if claimant != uid
+            )
             touched.append(address)
         node_pods = self._of_node[pod.node]
         del node_pods[uid]

@@ -108,7 +108,9 @@ def request(req: Req, current_time: float) -> Step:
     wait = timeout_to_seconds(req.response_timeout)
     timewait = timeout_to_seconds(req.path.ack_timeout)
     connection = Connection(State.REQ_SENT, req.local_id, qpn=req.qpn, most_retries=req.max_retries)
-    return Step(_with_repeat(connection._replace(wait=wait, timewait=timewait), req, current_time), req)
+    return Step(
+        _with_repeat(connection._replace(wait=wait, timewait=timewait), req, current_time), req
+    )
 
 
 def new_responder(req: Req, local_id: int, current_time: float) -> Connection:
@@ -120,7 +122,9 @@ def new_responder(req: Req, local_id: int, current_time: float) -> Connection:
     wait = timeout_to_seconds(_within(req.response_timeout, *_WAITS))
     timewait = timeout_to_seconds(_within(req.path.ack_timeout, *_WAITS))
     responder = connection._replace(most_retries=req.max_retries, wait=wait, timewait=timewait)
-    return responder._replace(deadline=current_time + _patience(responder), latest=current_time + LONGEST_ANSWER)
+    return responder._replace(
+        deadline=current_time + _patience(responder), latest=current_time + LONGEST_ANSWER
+    )
 
 
 def resolve_service(req: SidrReq, current_time: float, wait: float, retries: int) -> Step:
@@ -170,7 +174,9 @@ def reject(connection: Connection, reason: int, data: bytes = b"") -> Step:
     """Reject the REQ, REP or SIDR_REQ that the peer has sent. Raises InvalidCall."""
     _check_state(connection, State.REQ_RECEIVED, State.REP_RECEIVED, State.SIDR_RECEIVED)
     if connection.state is State.SIDR_RECEIVED:
-        return Step(to_closed(connection), SidrRep(connection.remote_id, SidrStatus.REJECTED, data=data))
+        return Step(
+            to_closed(connection), SidrRep(connection.remote_id, SidrStatus.REJECTED, data=data)
+        )
     return Step(to_closed(connection), _rejection(connection, reason, data))
 
 
@@ -216,16 +222,23 @@ def step_if_expired(connection: Connection, current_time: float) -> Step:
         return Step(to_closed(connection), outcome=Outcome.TIMEWAIT_OVER)
     if connection.state is State.SIDR_RECEIVED:
         return Step(to_closed(connection), removal_message(connection), Outcome.UNREACHABLE)
-    if connection.state in (State.REQ_RECEIVED, State.REP_RECEIVED):  # its own program did not answer
-        return Step(to_closed(connection), _rejection(connection, Reason.TIMEOUT, b""), Outcome.UNREACHABLE)
+    # its own program did not answer
+    if connection.state in (State.REQ_RECEIVED, State.REP_RECEIVED):
+        return Step(
+            to_closed(connection), _rejection(connection, Reason.TIMEOUT, b""), Outcome.UNREACHABLE
+        )
     if connection.retries > 0:
-        again = connection._replace(deadline=current_time + connection.wait, retries=connection.retries - 1)
+        again = connection._replace(
+            deadline=current_time + connection.wait, retries=connection.retries - 1
+        )
         return Step(again, connection.repeat)
     if connection.state is State.DREQ_SENT:
         return Step(_to_timewait(connection, None, current_time), outcome=Outcome.DISCONNECTED)
     if connection.state is State.SIDR_SENT:
         return Step(to_closed(connection), outcome=Outcome.UNREACHABLE)
-    return Step(to_closed(connection), _rejection(connection, Reason.TIMEOUT, b""), Outcome.UNREACHABLE)
+    return Step(
+        to_closed(connection), _rejection(connection, Reason.TIMEOUT, b""), Outcome.UNREACHABLE
+    )
 
 
 def receive(connection: Connection, message: Message, current_time: float) -> Step:
@@ -238,7 +251,11 @@ def receive(connection: Connection, message: Message, current_time: float) -> St
         case Rep():
             return _receive_rep(connection, message, current_time)
         case Rtu():
-            return _establish(connection, message) if connection.state is State.REP_SENT else Step(connection)
+            return (
+                _establish(connection, message)
+                if connection.state is State.REP_SENT
+                else Step(connection)
+            )
         case Rej():
             return _receive_rej(connection, message, current_time)
         case Mra():
@@ -248,13 +265,20 @@ def receive(connection: Connection, message: Message, current_time: float) -> St
         case Drep():
             if connection.state is not State.DREQ_SENT:
                 return Step(connection)
-            return Step(_to_timewait(connection, None, current_time), outcome=Outcome.DISCONNECTED, message=message)
+            return Step(
+                _to_timewait(connection, None, current_time),
+                outcome=Outcome.DISCONNECTED,
+                message=message,
+            )
         case SidrRep():
             if connection.state is not State.SIDR_SENT:
                 return Step(connection)
             is_valid = message.status == SidrStatus.VALID
             return Step(
-                to_closed(connection), None, Outcome.FOUND if is_valid else Outcome.UNREACHABLE, message
+                to_closed(connection),
+                None,
+                Outcome.FOUND if is_valid else Outcome.UNREACHABLE,
+                message,
             )
         case _:
             return Step(connection)
@@ -285,7 +309,9 @@ _BEFORE: Final = (State.REQ_SENT, State.REP_SENT, State.REQ_RECEIVED, State.REP_
 
 def _receive_req(connection: Connection, current_time: float) -> Step:
     if connection.state is State.REQ_RECEIVED:  # not answered yet: the peer must wait longer
-        again = connection._replace(deadline=min(current_time + _patience(connection), connection.latest))
+        again = connection._replace(
+            deadline=min(current_time + _patience(connection), connection.latest)
+        )
         return Step(again, Mra(connection.local_id, connection.remote_id, Rejected.REQ))
     return Step(connection, connection.repeat if connection.state is State.REP_SENT else None)
 
@@ -294,17 +320,23 @@ def _receive_rep(connection: Connection, rep: Rep, current_time: float) -> Step:
     if connection.state is State.REQ_SENT:
         updated_connection = connection._replace(remote_id=rep.local_id, remote_qpn=rep.qpn)
         deadline = current_time + LONGEST_ANSWER
-        answered = updated_connection._replace(state=State.REP_RECEIVED, deadline=deadline, repeat=None)
+        answered = updated_connection._replace(
+            state=State.REP_RECEIVED, deadline=deadline, repeat=None
+        )
         return Step(answered, None, Outcome.RESPONSE, rep)
     repeated = connection.state is State.ESTABLISHED and rep.local_id == connection.remote_id
-    return Step(connection, connection.repeat if repeated else None)  # the RTU, if this side has sent one
+    # the RTU, if this side has sent one
+    return Step(connection, connection.repeat if repeated else None)
 
 
 def _receive_rej(connection: Connection, rej: Rej, current_time: float) -> Step:
     if connection.state in _BEFORE:
         return Step(to_closed(connection), None, Outcome.REJECTED, rej)
-    if connection.state is State.ESTABLISHED:  # the RTU was lost, and the peer has ended the connection
-        return Step(_to_timewait(connection, None, current_time), outcome=Outcome.DISCONNECTED, message=rej)
+    # the RTU was lost, and the peer has ended the connection
+    if connection.state is State.ESTABLISHED:
+        return Step(
+            _to_timewait(connection, None, current_time), outcome=Outcome.DISCONNECTED, message=rej
+        )
     return Step(connection)
 
 
@@ -329,7 +361,9 @@ def _receive_dreq(connection: Connection, dreq: Dreq, current_time: float) -> St
 
 
 def _establish(connection: Connection, message: Message | None = None) -> Step:
-    established_connection = connection._replace(state=State.ESTABLISHED, deadline=None, repeat=None)
+    established_connection = connection._replace(
+        state=State.ESTABLISHED, deadline=None, repeat=None
+    )
     return Step(established_connection, None, Outcome.ESTABLISHED, message)
 
 
@@ -338,11 +372,15 @@ def _with_repeat(connection: Connection, message: Message, current_time: float) 
 
     They end when the peer answers or the retries are used up.
     """
-    return connection._replace(repeat=message, deadline=current_time + connection.wait, retries=connection.most_retries)
+    return connection._replace(
+        repeat=message, deadline=current_time + connection.wait, retries=connection.most_retries
+    )
 
 
 def _to_timewait(connection: Connection, repeat: Message | None, current_time: float) -> Connection:
-    return connection._replace(state=State.TIMEWAIT, repeat=repeat, deadline=current_time + connection.timewait)
+    return connection._replace(
+        state=State.TIMEWAIT, repeat=repeat, deadline=current_time + connection.timewait
+    )
 
 
 def to_closed(connection: Connection) -> Connection:

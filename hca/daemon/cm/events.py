@@ -28,8 +28,8 @@ _TYPES: Final = {
 
 
 def private_data(request: cm.CmConnect | cm.CmReject, max_bytes: int) -> bytes:
-    """Return the private data in a client's request. Raises OSError if it is longer than ``most``
-    bytes.
+    """Return the private data in a client's request. Raises OSError if it is longer than
+    ``max_bytes`` bytes.
     """
     if request.data_bytes > min(max_bytes, cm.CM_MAX_DATA):
         raise OSError(
@@ -61,7 +61,11 @@ def make_req(
     if request.ack_timeout:
         path = Path(path.source, path.destination, path.traffic_class, ack_timeout=_five(request))
     return Req(
-        *(number, service, path, request.qpn & 0xFFFFFF, psn),
+        number,
+        service,
+        path,
+        request.qpn & 0xFFFFFF,
+        psn,
         responder_resources=request.responder_resources,
         initiator_depth=request.initiator_depth,
         retry_count=min(request.retry_count, 7),
@@ -78,7 +82,10 @@ def make_rep(
 ) -> Rep:
     """Return the REP for a client's request to accept a connection."""
     return Rep(
-        *(local_id, remote_id, qpn, psn),
+        local_id,
+        remote_id,
+        qpn,
+        psn,
         responder_resources=request.responder_resources,
         initiator_depth=request.initiator_depth,
         rnr_retry_count=min(request.rnr_retry_count, 7),
@@ -103,7 +110,7 @@ def make_event(cm_id: CmId, kind: CmEventType, status: int = 0) -> CmEvent:
 
 
 def make_request_event(cm_id: CmId, function: Function, message: Req | SidrReq) -> CmEvent:
-    """Return the CONNECT_REQUEST event for ``one``, the id that was made for the peer's request.
+    """Return the CONNECT_REQUEST event for ``cm_id``, the id that was made for the peer's request.
 
     ``message`` is that request.
     """
@@ -134,7 +141,7 @@ def path_to(cm_id: CmId, function: Function, request: Req) -> HcaQpAttributes:
 def make_outcome_event(
     cm_id: CmId, function: Function, outcome: Outcome, message: Message | None
 ) -> CmEvent:
-    """Return the event that reports a connection's outcome to the client of the id ``one``."""
+    """Return the event that reports a connection's outcome to the client of the id ``cm_id``."""
     event = make_event(cm_id, _TYPES[outcome])
     if outcome is Outcome.UNREACHABLE:
         event.status = message.status if isinstance(message, SidrRep) else -errno.ETIMEDOUT

@@ -120,7 +120,9 @@ class Ids:
         # Requests to the id that the client has not read yet are removed, too.
         unheard: list[CmId] = []
         if cm_id.state is IdState.LISTENING:
-            unheard = [unheard_id for unheard_id in self._ids.values() if unheard_id.listener is cm_id]
+            unheard = [
+                unheard_id for unheard_id in self._ids.values() if unheard_id.listener is cm_id
+            ]
         gone = cm_id.channel.withdraw({handle, *(unheard_id.handle for unheard_id in unheard)})
         removed = {event.handle for event in gone if event.type == CmEventType.CONNECT_REQUEST}
         for unheard_id in unheard:
@@ -260,13 +262,16 @@ class Ids:
             answer = events.make_rep(
                 request, number, endpoint.connection.remote_id, request.qpn, cm_id.psn, data
             )
-        self._step(endpoint, lambda current_time: connection.accept(endpoint.connection, answer, current_time))
+        self._step(
+            endpoint,
+            lambda current_time: connection.accept(endpoint.connection, answer, current_time),
+        )
         cm_id.leave_backlog()
 
     def establish(self, handle: int) -> None:
         """Confirm with an RTU that the peer has accepted a connection request. Raises OSError."""
         _, endpoint = self.get_connected(handle)
-        self._step(endpoint, lambda now: connection.establish(endpoint.connection))
+        self._step(endpoint, lambda current_time: connection.establish(endpoint.connection))
 
     def notify(self, handle: int) -> None:
         """Treat data on an id's connection as the connection's RTU, which may have been lost.
@@ -274,7 +279,7 @@ class Ids:
         Raises OSError.
         """
         _, endpoint = self.get_connected(handle)
-        self._step(endpoint, lambda now: connection.notify(endpoint.connection))
+        self._step(endpoint, lambda current_time: connection.notify(endpoint.connection))
 
     def reject(self, request: cm.CmReject) -> None:
         """Reject the peer's request for a connection, or the peer's answer to the client's request.
@@ -284,13 +289,17 @@ class Ids:
         cm_id, endpoint = self.get_connected(request.handle)
         data = events.private_data(request, MOST_DATA[SidrRep if cm_id.is_datagrams else Rej])
         reason = Reason.CONSUMER_DEFINED
-        self._step(endpoint, lambda current_time: connection.reject(endpoint.connection, reason, data))
+        self._step(
+            endpoint, lambda current_time: connection.reject(endpoint.connection, reason, data)
+        )
         cm_id.leave_backlog()
 
     def disconnect(self, handle: int) -> None:
         """End a connection, or confirm that the peer has ended it. Raises OSError."""
         _, endpoint = self.get_connected(handle)
-        self._step(endpoint, lambda now: connection.disconnect(endpoint.connection, now))
+        self._step(
+            endpoint, lambda current_time: connection.disconnect(endpoint.connection, current_time)
+        )
 
     def migrate(self, request: cm.CmPair) -> None:
         """Move an id, with its unread events, to another event channel. Raises OSError."""

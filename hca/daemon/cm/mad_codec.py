@@ -91,15 +91,21 @@ def _upper(value: int, low: int) -> int:
 
 def _encode_req(req: Req) -> tuple[Attribute, bytes]:
     path = _PATH.pack(
-        *(_PERMISSIVE_LID, _PERMISSIVE_LID, req.path.source, req.path.destination),
+        _PERMISSIVE_LID,
+        _PERMISSIVE_LID,
+        req.path.source,
+        req.path.destination,
         req.path.flow_label << 12 | _RATE,
-        *(req.path.traffic_class, req.path.hop_limit),
+        req.path.traffic_class,
+        req.path.hop_limit,
         req.path.service_level << 4,
         req.path.ack_timeout << 3,
     )
     transport = req.transport << 1 | req.flow_control
     body = _REQ.pack(
-        *(req.local_id, req.service, req.guid),
+        req.local_id,
+        req.service,
+        req.guid,
         0,  # Q_Key
         _upper(req.qpn, req.responder_resources),
         _upper(0, req.initiator_depth),
@@ -120,7 +126,12 @@ def _decode_req(body: bytes) -> Req:
     _, _, source, destination, flow, traffic, hops, level, timeout = _PATH.unpack(raw)
     path = Path(source, destination, traffic, hops, flow >> 12, level >> 4, timeout >> 3)
     return Req(
-        *(local_id, service, path, qpn >> 8, psn >> 8, guid),
+        local_id,
+        service,
+        path,
+        qpn >> 8,
+        psn >> 8,
+        guid,
         responder_resources=qpn & 0xFF,
         initiator_depth=depth & 0xFF,
         retry_count=psn & 7,
@@ -138,9 +149,14 @@ def _decode_req(body: bytes) -> Req:
 
 def _encode_rep(rep: Rep) -> tuple[Attribute, bytes]:
     body = _REP.pack(
-        *(rep.local_id, rep.remote_id, 0),
-        *(rep.qpn << 8, 0, rep.psn << 8),
-        *(rep.responder_resources, rep.initiator_depth),
+        rep.local_id,
+        rep.remote_id,
+        0,
+        rep.qpn << 8,
+        0,
+        rep.psn << 8,
+        rep.responder_resources,
+        rep.initiator_depth,
         rep.flow_control,
         rep.rnr_retry_count << 5 | rep.srq << 4,
         rep.guid,
@@ -153,7 +169,13 @@ def _decode_rep(body: bytes) -> Rep:
         body
     )
     return Rep(
-        *(local_id, remote_id, qpn >> 8, psn >> 8, guid, resources, depth),
+        local_id,
+        remote_id,
+        qpn >> 8,
+        psn >> 8,
+        guid,
+        resources,
+        depth,
         rnr_retry_count=retries >> 5,
         flow_control=flow & 1,
         srq=retries >> 4 & 1,
@@ -162,8 +184,10 @@ def _decode_rep(body: bytes) -> Rep:
 
 
 def _encode_mra(mra: Mra) -> tuple[Attribute, bytes]:
-    numbers = (mra.local_id, mra.remote_id, mra.about << 6, mra.service_timeout << 3)
-    return Attribute.MRA, struct.pack(">IIBB", *numbers)
+    body = struct.pack(
+        ">IIBB", mra.local_id, mra.remote_id, mra.about << 6, mra.service_timeout << 3
+    )
+    return Attribute.MRA, body
 
 
 def _decode_mra(body: bytes) -> Mra:
@@ -172,8 +196,8 @@ def _decode_mra(body: bytes) -> Mra:
 
 
 def _encode_rej(rej: Rej) -> tuple[Attribute, bytes]:
-    numbers = (rej.local_id, rej.remote_id, rej.about << 6, 0, rej.reason)
-    return Attribute.REJ, struct.pack(">IIBBH72x", *numbers)
+    body = struct.pack(">IIBBH72x", rej.local_id, rej.remote_id, rej.about << 6, 0, rej.reason)
+    return Attribute.REJ, body
 
 
 def _decode_rej(body: bytes) -> Rej:
@@ -191,7 +215,9 @@ def _decode_dreq(body: bytes) -> Dreq:
 
 
 def _encode_sidr_req(sidr_req: SidrReq) -> tuple[Attribute, bytes]:
-    return Attribute.SIDR_REQ, struct.pack(">IHxxQ", sidr_req.request, sidr_req.pkey, sidr_req.service)
+    return Attribute.SIDR_REQ, struct.pack(
+        ">IHxxQ", sidr_req.request, sidr_req.pkey, sidr_req.service
+    )
 
 
 def _decode_sidr_req(body: bytes) -> SidrReq:
@@ -200,8 +226,15 @@ def _decode_sidr_req(body: bytes) -> SidrReq:
 
 
 def _encode_sidr_rep(sidr_rep: SidrRep) -> tuple[Attribute, bytes]:
-    numbers = (sidr_rep.request, sidr_rep.status, sidr_rep.qpn << 8, sidr_rep.service, sidr_rep.qkey)
-    return Attribute.SIDR_REP, struct.pack(">IB3xIQI72x", *numbers)
+    body = struct.pack(
+        ">IB3xIQI72x",
+        sidr_rep.request,
+        sidr_rep.status,
+        sidr_rep.qpn << 8,
+        sidr_rep.service,
+        sidr_rep.qkey,
+    )
+    return Attribute.SIDR_REP, body
 
 
 def _decode_sidr_rep(body: bytes) -> SidrRep:
@@ -210,7 +243,7 @@ def _decode_sidr_rep(body: bytes) -> SidrRep:
 
 
 def _ids(attribute: Attribute) -> Callable[[Any], tuple[Attribute, bytes]]:
-    return lambda one: (attribute, struct.pack(">II", one.local_id, one.remote_id))
+    return lambda message: (attribute, struct.pack(">II", message.local_id, message.remote_id))
 
 
 def _two(kind: type[Rtu] | type[Drep], body: bytes) -> Message:

@@ -134,7 +134,9 @@ class Manager:
         """
         if service in first.listeners:
             return first
-        serving = [function for function in self._functions.values() if service in function.listeners]
+        serving = [
+            function for function in self._functions.values() if service in function.listeners
+        ]
         return min(serving, key=lambda function: function.gid, default=first)
 
     def new_number(self) -> int:
@@ -168,7 +170,10 @@ class Manager:
         """
         old_connection, new_connection = endpoint.connection, step.connection
         endpoint.connection = new_connection
-        if new_connection.deadline is not None and new_connection.deadline != old_connection.deadline:
+        if (
+            new_connection.deadline is not None
+            and new_connection.deadline != old_connection.deadline
+        ):
             self._arm(endpoint, new_connection.deadline)
         self.bindings.update_claim(endpoint.claim, new_connection)
         if step.send is not None:
@@ -213,7 +218,9 @@ class Manager:
         ending = [
             endpoint
             for endpoint in self._endpoints.values()
-            if endpoint.owner is None and endpoint.local == gid and endpoint.peer not in self._functions
+            if endpoint.owner is None
+            and endpoint.local == gid
+            and endpoint.peer not in self._functions
         ]
         for endpoint in ending:
             self._forget(endpoint)
@@ -353,8 +360,9 @@ class Manager:
         self, source: bytes, destination: bytes, request: Req | SidrReq
     ) -> Refusal | None:
         service = service_of(request.service)
-        addresses = (private_data.address_text(source), private_data.address_text(destination))
-        return self.may_connect(*addresses, service.port, service.space)
+        source_text = private_data.address_text(source)
+        destination_text = private_data.address_text(destination)
+        return self.may_connect(source_text, destination_text, service.port, service.space)
 
     def _send(self, source: bytes, destination: bytes, message: Message) -> None:
         if destination in self._functions:
@@ -382,7 +390,11 @@ class Manager:
             return
         endpoint.awaited = deadline
         if len(self._deadlines) > _SPARE_DEADLINES + 2 * len(self._endpoints):
-            self._deadlines = [heap_entry for heap_entry in self._deadlines if heap_entry[0] == heap_entry[2].awaited]
+            self._deadlines = [
+                heap_entry
+                for heap_entry in self._deadlines
+                if heap_entry[0] == heap_entry[2].awaited
+            ]
             heapq.heapify(self._deadlines)
         heapq.heappush(self._deadlines, (deadline, next(self._order), endpoint))
         if self._deadlines[0][0] == deadline:

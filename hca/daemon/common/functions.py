@@ -114,7 +114,10 @@ class Functions:
             if (candidate_binding := candidate.binding) is not None
             and (
                 candidate is function
-                or (candidate_binding.pod_uid != binding.pod_uid and not requested_addresses.isdisjoint(candidate_binding.addresses))
+                or (
+                    candidate_binding.pod_uid != binding.pod_uid
+                    and not requested_addresses.isdisjoint(candidate_binding.addresses)
+                )
             )
         )
 

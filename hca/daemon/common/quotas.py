@@ -59,10 +59,12 @@ class Pool:
         """
         self._part = reserved // functions if functions else 0
         self._beyond = sum(max(0, holding - self._part) for holding in holdings)
-        self._unused = functions * self._part - sum(min(holding, self._part) for holding in holdings)
+        self._unused = functions * self._part - sum(
+            min(holding, self._part) for holding in holdings
+        )
 
     def can_add(self, holding: int, amount: int) -> bool:
-        """Return whether a function that holds ``held`` may take ``more``."""
+        """Return whether a function that holds ``holding`` may take ``amount``."""
         total = holding + amount
         beyond = max(0, total - self._part)
         if not beyond:
@@ -74,7 +76,7 @@ class Pool:
         return beyond <= free
 
     def change(self, holding: int, amount: int) -> None:
-        """Account for a function's change from ``held`` by ``more``."""
+        """Account for a function's change from ``holding`` by ``amount``."""
         total = holding + amount
         self._taken += amount
         self._unused -= min(total, self._part) - min(holding, self._part)
@@ -108,7 +110,9 @@ class Share:
         amounts = (descriptors, ring_bytes, object_bytes)
         for pool, holding, amount in zip(self._pools, self._held, amounts, strict=True):
             if self._bounded and amount and not pool.can_add(holding, amount):
-                raise OSError(errno.ENOMEM, f"no {pool.name} left for this function: it has {holding}")
+                raise OSError(
+                    errno.ENOMEM, f"no {pool.name} left for this function: it has {holding}"
+                )
         self._change(amounts, 1)
 
     @contextmanager

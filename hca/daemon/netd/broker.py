@@ -56,12 +56,14 @@ class Broker:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
 
-    def open(self, namespace_fd: int, name_or_address: str, segments: bool = False) -> OpenedSockets:
+    def open(
+        self, namespace_fd: int, name_or_address: str, segments: bool = False
+    ) -> OpenedSockets:
         """Open UDP sockets in a network namespace.
 
-        ``wanted`` is the name of an interface, or an address. ``namespace_fd`` is a descriptor of
-        the namespace, or of a socket that was made in the namespace. If ``segments`` is set, the
-        kernel may split and merge buffers.
+        ``name_or_address`` is the name of an interface, or an address. ``namespace_fd`` is a
+        descriptor of the namespace, or of a socket that was made in the namespace. If ``segments``
+        is set, the kernel may split and merge buffers.
 
         Raises:
             NoWire: the broker refuses; the message states why.
@@ -73,7 +75,7 @@ class Broker:
         )
 
     def open_group(self, namespace_fd: int, address: str, group: bytes) -> socket.socket:
-        """Open a socket that receives the datagrams of a multicast group at the address ``wanted``.
+        """Open a socket that receives the datagrams of a multicast group at an address.
 
         Raises NoWire and OSError as ``open`` does.
         """

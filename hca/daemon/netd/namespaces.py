@@ -81,7 +81,7 @@ class Rules:
             raise NoWire(_NOT_A_POD)
 
     def check_interface(self, interface: WireInterface) -> None:
-        """Raise NoWire if the rules forbid sockets at the interface ``found``."""
+        """Raise NoWire if the rules forbid sockets at the interface ``interface``."""
         if self.interface and interface.name != self.interface:
             raise NoWire(f"interface {interface.name} is not permitted: only {self.interface} is")
 

@@ -29,13 +29,13 @@ def os_error(number: int) -> OSError:
 
 
 def check_room(table: Sized, limit: int) -> None:
-    """Raise OSError (ENOMEM) if a table is full: it may have ``most`` entries."""
+    """Raise OSError (ENOMEM) if a table is full: it may have ``limit`` entries."""
     if len(table) >= limit:
         raise os_error(errno.ENOMEM)
 
 
 def check_range(value: int, minimum: int, maximum: int) -> None:
-    """Raise OSError (EINVAL) if a value is less than ``least`` or more than ``most``."""
+    """Raise OSError (EINVAL) if a value is less than ``minimum`` or more than ``maximum``."""
     if not minimum <= value <= maximum:
         raise OSError(errno.EINVAL, f"{value}: must be {minimum} to {maximum}")
 

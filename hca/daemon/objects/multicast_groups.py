@@ -83,7 +83,9 @@ class MulticastGroups(QueuePairs):
             undo.callback(self.share.refund, 0, 0, _OBJECT_BYTES)
             undo.enter_context(self._guard.as_group_member(gid))
             receives_all = self._guard.receives_all
-            membership = self._engine.add_member(self._qps[qpn].engine, gid, receives_all=receives_all)
+            membership = self._engine.add_member(
+                self._qps[qpn].engine, gid, receives_all=receives_all
+            )
             self._members[qpn, gid] = membership, undo.pop_all()
 
     def _leave(self, key: tuple[int, bytes]) -> None:

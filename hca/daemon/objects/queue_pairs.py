@@ -107,14 +107,25 @@ class QueuePairs(SharedReceives, Completions):
         number = created.handle
         with self._holding("qp", number, page, created.page_bytes, object_bytes=_OBJECT_BYTES):
             engine_qp = self._engine.add_qp(
-                *(self._client, request, created, page, send_cq.engine, recv_cq.engine),
+                self._client,
+                request,
+                created,
+                page,
+                send_cq.engine,
+                recv_cq.engine,
                 srq.engine if srq is not None else None,
             )
         cqs = (request.send_cq, request.recv_cq)
         self.bindings.add_queue_pair(number, self._gids, partial(self._reevaluate, number))
         self._qps[number] = _QueuePair(
-            *(engine_qp, created.index, request.pd, cqs, VerbsQpType(request.type), request.srq),
-            *(bytes(request), bytes(created)),
+            engine_qp,
+            created.index,
+            request.pd,
+            cqs,
+            VerbsQpType(request.type),
+            request.srq,
+            bytes(request),
+            bytes(created),
         )
         if srq is not None:
             srq.queue_pairs += 1

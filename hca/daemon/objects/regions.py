@@ -130,7 +130,9 @@ class Regions(Domains):
         return HcaHandle(key)
 
     def _add_region(self, key: int, request: hca.HcaMrCreate, used: tuple[int, ...]) -> None:
-        listed = [engine_segment for n in used if (engine_segment := self._segments[n].engine) is not None]
+        listed = [
+            engine_segment for n in used if (engine_segment := self._segments[n].engine) is not None
+        ]
         engine_region = None
         with self.share.charging(_object_bytes(used)):
             if len(listed) == len(used):
@@ -139,7 +141,9 @@ class Regions(Domains):
                     engine_request.access |= hca.HCA_ACCESS_DEVICE
                 engine_region = self._engine.add_region(self._client, key, engine_request, listed)
         length = hca.HcaMrCreate.pieces.offset + len(used) * sizeof(hca.HcaPiece)
-        self._regions[key] = _Region(*(engine_region, request.pd, request.bytes, used, bytes(request)[:length]))
+        self._regions[key] = _Region(
+            engine_region, request.pd, request.bytes, used, bytes(request)[:length]
+        )
         self._pds[request.pd] += 1
         for handle in used:
             self._segments[handle].keys.add(key)

@@ -71,7 +71,12 @@ class SharedReceives(Domains):
         with self._holding("srq", handle, page, created.page_bytes):
             engine_srq = self._engine.add_srq(self._client, created, request.limit, page)
         self._srqs[handle] = _SharedReceives(
-            *(engine_srq, created.index, request.pd, created.second_count, bytes(request), bytes(created))
+            engine_srq,
+            created.index,
+            request.pd,
+            created.second_count,
+            bytes(request),
+            bytes(created),
         )
         self._pds[request.pd] += 1
         return engine_srq

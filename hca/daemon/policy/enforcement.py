@@ -87,7 +87,9 @@ class Enforcer:
 
         On a managed fabric, the tables must contain the party.
         """
-        return not self.managed or any(self._is_in_tables(party, address) for address in party.addresses)
+        return not self.managed or any(
+            self._is_in_tables(party, address) for address in party.addresses
+        )
 
     def replace_tables(self, tables: NodeTables) -> SwitchResult:
         """Replace the tables at once.
@@ -161,8 +163,8 @@ class Enforcer:
         """Evaluate policy for a queue pair and its peer, and set their rights in the engine.
 
         A rule that names a service's port applies to requests to the side that serves the port.
-        A queue pair without rights is refused, but not while the connection in ``found`` is
-        still awaited. A refused queue pair keeps its present peer and the rights for that peer.
+        A queue pair without rights is refused, but not while the connection in ``service_match``
+        is still awaited. A refused queue pair keeps its present peer and the rights for that peer.
 
         ``apply`` sets both the new peer and the rights for this peer in one call to the engine.
         With two calls, the queue pair would for a moment have one peer and the rights for the
@@ -298,7 +300,9 @@ class Enforcer:
             return (_DEFAULT,)
         identity = self._identities.get(address)
         memberships = identity.partitions if identity is not None else ()
-        return tuple(membership.pkey | (FULL if membership.full else 0) for membership in memberships) or (_DEFAULT,)
+        return tuple(
+            membership.pkey | (FULL if membership.full else 0) for membership in memberships
+        ) or (_DEFAULT,)
 
     def _enter(
         self,
@@ -396,14 +400,26 @@ class Enforcer:
         rows = tuple(self.flows.row(flow, self._evaluator.evaluate(flow), rules) for flow in flows)
         sends, receives = (grants.passing_verbs(row.verdict) for row in rows)
         return ConnectionVerdict(
-            *(pkey, sends, receives, rows, self._classes.place_of(rows[0].verdict.qos_class)),
+            pkey,
+            sends,
+            receives,
+            rows,
+            self._classes.place_of(rows[0].verdict.qos_class),
             memory_rules.device_only_access(rows[1].verdict),
         )
 
     def _evaluate_raw(self, party: Party) -> ConnectionVerdict:
-        known_addresses = [address for address in party.addresses if self._is_in_tables(party, address)]
-        identity = self._identities[known_addresses[0]] if self.tables is not None and known_addresses else None
-        return evaluate_raw(identity, self.pkeys_at(known_addresses[0])[0] if known_addresses else 0)
+        known_addresses = [
+            address for address in party.addresses if self._is_in_tables(party, address)
+        ]
+        identity = (
+            self._identities[known_addresses[0]]
+            if self.tables is not None and known_addresses
+            else None
+        )
+        return evaluate_raw(
+            identity, self.pkeys_at(known_addresses[0])[0] if known_addresses else 0
+        )
 
     def _is_in_tables(self, party: Party, address: str) -> bool:
         """Return whether the tables contain an address of a party.

@@ -60,9 +60,15 @@ class Row:
     def denial(self, verb: str, *, audited: bool = False) -> Denial:
         """Return the denial record for one verb of this flow."""
         return Denial(
-            *(self.function, self.flow.source, self.verdict.source_pod),
-            *(self.flow.destination, self.verdict.destination_pod, verb),
-            *(self.verdict.denied_by, self.verdict.reasons, audited),
+            self.function,
+            self.flow.source,
+            self.verdict.source_pod,
+            self.flow.destination,
+            self.verdict.destination_pod,
+            verb,
+            self.verdict.denied_by,
+            self.verdict.reasons,
+            audited,
         )
 
 
@@ -173,7 +179,9 @@ class Flows:
             operation_count = counts.operations[place] - row.seen.operations[place]
             denied = counts.denied[place] - row.seen.denied[place]
             if operation_count:
-                self._add_done(row, verb, operation_count, counts.bytes[place] - row.seen.bytes[place])
+                self._add_done(
+                    row, verb, operation_count, counts.bytes[place] - row.seen.bytes[place]
+                )
             if denied:
                 self._add_denied(row, verb, denied)
         row.seen = HcaFlowCounts.from_buffer_copy(bytes(counts))

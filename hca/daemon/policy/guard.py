@@ -164,7 +164,8 @@ class Guard:
         limit_bytes = self._enforcer.limits_of(self.party).region_bytes
         if limit_bytes is not None and self.party.region_bytes + size > limit_bytes:
             raise OSError(
-                errno.EDQUOT, f"{self.party.owner}: policy allows it to register {limit_bytes} bytes"
+                errno.EDQUOT,
+                f"{self.party.owner}: policy allows it to register {limit_bytes} bytes",
             )
         self.party.region_bytes += size
 

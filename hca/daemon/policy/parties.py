@@ -61,7 +61,11 @@ class Party:
         address.
         """
         version = ipaddress.ip_address(peer).version
-        matching_addresses = (address for address in self.addresses if ipaddress.ip_address(address).version == version)
+        matching_addresses = (
+            address
+            for address in self.addresses
+            if ipaddress.ip_address(address).version == version
+        )
         return next(matching_addresses, self.addresses[0])
 
 
@@ -85,7 +89,9 @@ class Parties:
             if self._by_address.get(address) is not party:
                 continue
             del self._by_address[address]
-            other_party = next((candidate for candidate in self._all if address in candidate.addresses), None)
+            other_party = next(
+                (candidate for candidate in self._all if address in candidate.addresses), None
+            )
             if other_party is not None:
                 self._by_address[address] = other_party
 

@@ -38,7 +38,9 @@ class EngineClasses:
         structures = [HcaQosClass(weight=1) for _ in range(max(self._places.values(), default=0))]
         for qos_class in used_classes:
             structures[self._places[qos_class.name] - 1] = _structure(qos_class)
-        if [bytes(structure) for structure in structures] != [bytes(structure) for structure in self._current]:
+        if [bytes(structure) for structure in structures] != [
+            bytes(structure) for structure in self._current
+        ]:
             self._engine.set_qos_classes(structures)
             self._current = structures
 
@@ -55,7 +57,8 @@ def find_unenforced(classes: Sequence[QosClass]) -> Iterator[str]:
         yield f"qosClass {qos_class.name}: a node has {HCA_QOS_CLASSES} classes at most"
     for qos_class in classes:
         if qos_class.sl:
-            yield f"qosClass {qos_class.name}.sl: frames have no VLAN tag that could carry a priority"
+            field = f"qosClass {qos_class.name}.sl"
+            yield f"{field}: frames have no VLAN tag that could carry a priority"
 
 
 def _structure(qos_class: QosClass) -> HcaQosClass:

@@ -221,7 +221,10 @@ class Programs:
         function.share.charge(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
         try:
             objects = Objects(
-                *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
+                self._engine,
+                self._numbers,
+                function.address.gids,
+                self._memory_bytes,
                 Guard(self.enforcer, function.party),
                 function.mtu,
             )
@@ -251,7 +254,8 @@ class Programs:
         try:
             await self._send(client, requests.encode(header, function.device()))
             await self._converse(
-                *(client, sockets),
+                client,
+                sockets,
                 lambda packet: self._deliver(client, cm_requests.answer(ids, packet.data)),
             )
         finally:
@@ -321,7 +325,9 @@ class Programs:
         _close(descriptors)
         return None
 
-    async def _reply(self, client: socket.socket, outcome: tuple[bytes, tuple[int, ...], str]) -> None:
+    async def _reply(
+        self, client: socket.socket, outcome: tuple[bytes, tuple[int, ...], str]
+    ) -> None:
         reply, descriptors, refused = outcome
         if refused and self._log_quota.take():
             logger.info("request_refused reason=%r", refused)

@@ -134,8 +134,13 @@ def encode_bytes(request: Header, body: bytes, status: int = 0) -> bytes:
     """Encode the reply to a request; ``body`` is the reply's payload, ``status`` an errno value."""
     # Has the layout of ``Header``; a ctypes structure takes ten times as long to make.
     header = _HEADER.pack(
-        *(messages.MAGIC, messages.PROTOCOL_VERSION, request.type + 1),
-        *(request.request, status, len(body), 0),
+        messages.MAGIC,
+        messages.PROTOCOL_VERSION,
+        request.type + 1,
+        request.request,
+        status,
+        len(body),
+        0,
     )
     return header + body
 

@@ -64,7 +64,7 @@ async def serve_successors(
     """Wait for successors that connect to ``listener``, and hand the server over to one of them.
 
     The successor receives a document. The document contains the server's record and the fields
-    of the object that ``more`` returns. ``leave`` is called after the handover.
+    of the object that ``extra_fields`` returns. ``leave`` is called after the handover.
     """
     while True:
         await seqpacket.wait_until_readable(listener.fileno())

@@ -203,7 +203,11 @@ class PodServer(Server):
     def _devices_on_wires(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
         for function in self._table.all():
             binding = function.binding
-            wires = self.wires.engine_wires(binding.pod_uid, binding.addresses) if binding is not None else ()
+            wires = (
+                self.wires.engine_wires(binding.pod_uid, binding.addresses)
+                if binding is not None
+                else ()
+            )
             if wires:
                 yield self._device(function), wires
 

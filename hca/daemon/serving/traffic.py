@@ -69,7 +69,11 @@ def read_traffic(server: PodServer) -> dict[str, Any]:
 
 def _function(server: PodServer, party: Party) -> Mapping[str, Any]:
     sums = server.wires.count_traffic(party)
-    pod_parties = [pod_party for pod_party in server.enforcer.parties.all() if pod_party.pod_uid == party.pod_uid]
+    pod_parties = [
+        pod_party
+        for pod_party in server.enforcer.parties.all()
+        if pod_party.pod_uid == party.pod_uid
+    ]
     return {
         "function": party.function,
         "pod": party.owner,

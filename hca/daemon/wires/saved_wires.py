@@ -24,7 +24,8 @@ def save(
                 "address": _row(wire_sockets.address),
                 "segments": wire_sockets.segments,
                 "sockets": [
-                    handover_state.add_descriptor(opened.fileno()) for opened in wire_sockets.sockets
+                    handover_state.add_descriptor(opened.fileno())
+                    for opened in wire_sockets.sockets
                 ],
                 "groups": {
                     gid.hex(): handover_state.add_descriptor(opened.fileno())
