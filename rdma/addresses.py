@@ -52,10 +52,10 @@ def parse_network(text: str) -> Network:
     _, slash, length = text.partition("/")
     if not slash or not (length.isascii() and length.isdecimal()) or "%" in text:
         raise ValueError(f"{text[:60]!r} is not a CIDR such as 10.9.0.0/16")
-    found = ipaddress.ip_network(text, strict=False)
-    if isinstance(found, ipaddress.IPv6Network) and found.network_address.ipv4_mapped:
+    network = ipaddress.ip_network(text, strict=False)
+    if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped:
         raise ValueError(f"{text[:60]!r} is an IPv4 block mapped into IPv6: write it as IPv4")
-    return found
+    return network
 
 
 def block(cidr: str, excepted: tuple[str, ...]) -> Block:

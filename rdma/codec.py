@@ -55,12 +55,12 @@ def shared_text(tables: NodeTables) -> str:
     isolations: dict[Isolation, int] = {}
     if any(identity.number >= MAX_IDENTITIES for identity in tables.identities):
         raise TablesError(f"more than {MAX_IDENTITIES} identities: use fewer labels in selectors")
-    for what, there, most in (
+    for kind, rows, limit in (
         ("rules", tables.rules, MAX_RULES),
         ("addresses", tables.endpoints, MAX_PODS),
     ):
-        if len(there) > most:
-            raise TablesError(f"the tables have {len(there)} {what}; the limit is {most}")
+        if len(rows) > limit:
+            raise TablesError(f"the tables have {len(rows)} {kind}; the limit is {limit}")
 
     def place(isolation: Isolation | None) -> int | None:
         return None if isolation is None else isolations.setdefault(isolation, len(isolations))
@@ -132,22 +132,29 @@ def decode(text: str | bytes) -> NodeTables:
 def _tables(whole: Reader) -> NodeTables:
     version, generation, node, rules, isolations, identities, endpoints, pods, classes = (
         whole.fields(
-            *("version", "generation", "node", "rules", "isolations", "identities"),
-            *("endpoints", "pods", "qosClasses"),
+            "version",
+            "generation",
+            "node",
+            "rules",
+            "isolations",
+            "identities",
+            "endpoints",
+            "pods",
+            "qosClasses",
         )
     )
     version.integer(TABLES_VERSION, TABLES_VERSION)
     read_rules = tuple(read_rule(item, MAX_IDENTITIES) for item in rules.items(MAX_RULES))
     read_isolations = [_isolation(item, read_rules) for item in isolations.items(MAX_ISOLATIONS)]
-    known: dict[int, Identity] = {}
+    identities_by_number: dict[int, Identity] = {}
     for item in identities.items(MAX_IDENTITIES):
         identity = _identity(item, read_isolations)
-        if identity.number in known:
+        if identity.number in identities_by_number:
             raise item.fail(f"identity {identity.number} occurs twice")
-        known[identity.number] = identity
+        identities_by_number[identity.number] = identity
     addressed: dict[str, Endpoint] = {}
     for item in endpoints.items(MAX_PODS):
-        endpoint = _endpoint(item, known)
+        endpoint = _endpoint(item, identities_by_number)
         if endpoint.address in addressed:
             raise item.fail(f"address {endpoint.address} occurs twice")
         addressed[endpoint.address] = endpoint
@@ -155,9 +162,9 @@ def _tables(whole: Reader) -> NodeTables:
         generation.integer(0, _MAX_NUMBER),
         node.text(),
         read_rules,
-        tuple(known.values()),
+        tuple(identities_by_number.values()),
         tuple(addressed.values()),
-        tuple(_pod(item, known) for item in pods.items(MAX_PODS)),
+        tuple(_pod(item, identities_by_number) for item in pods.items(MAX_PODS)),
         tuple(_qos_class(item) for item in classes.items(MAX_RULES)),
     )
 
@@ -197,7 +204,7 @@ def _identity(item: Reader, isolations: list[Isolation]) -> Identity:
         number.integer(0, MAX_IDENTITIES - 1),
         side(ingress),
         side(egress),
-        tuple(_membership(one) for one in partitions.items(MAX_MEMBERSHIPS)),
+        tuple(_membership(membership) for membership in partitions.items(MAX_MEMBERSHIPS)),
     )
 
 
@@ -212,16 +219,16 @@ def _membership(item: Reader) -> Membership:
     )
 
 
-def _known_number(reader: Reader, known: dict[int, Identity]) -> int:
+def _known_number(reader: Reader, identities: dict[int, Identity]) -> int:
     number = reader.integer(0, MAX_IDENTITIES - 1)
-    if number not in known:
+    if number not in identities:
         raise reader.fail(f"identity {number} does not exist")
     return number
 
 
-def _endpoint(item: Reader, known: dict[int, Identity]) -> Endpoint:
+def _endpoint(item: Reader, identities: dict[int, Identity]) -> Endpoint:
     address, identity, pod = item.tuple(3)
-    return Endpoint(_address(address), _known_number(identity, known), pod.text())
+    return Endpoint(_address(address), _known_number(identity, identities), pod.text())
 
 
 def _address(reader: Reader) -> str:
@@ -235,12 +242,12 @@ def _address(reader: Reader) -> str:
     return text
 
 
-def _pod(item: Reader, known: dict[int, Identity]) -> Pod:
+def _pod(item: Reader, identities: dict[int, Identity]) -> Pod:
     uid, name, identity, addresses = item.tuple(4)
     return Pod(
         uid.text(),
         name.text(),
-        _known_number(identity, known),
+        _known_number(identity, identities),
         tuple(_address(address) for address in addresses.items(64)),
     )
 
@@ -265,10 +272,10 @@ def _optional(reader: Reader, low: int, high: int) -> int | None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError("a field occurs twice")
-    return found
+    return fields
 
 
 def _no_number(text: str) -> NoReturn:

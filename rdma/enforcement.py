@@ -70,10 +70,18 @@ def state_of(
     name: str, generation: int, conditions: Iterable[Condition], nodes_ready: str
 ) -> Enforcement:
     """Return a policy's state; a condition of an earlier generation does not count."""
-    found = next((one for one in conditions if one.type == PROGRAMMED), None)
-    if found is None or found.observed_generation < generation:
+    programmed_condition = next(
+        (condition for condition in conditions if condition.type == PROGRAMMED), None
+    )
+    if programmed_condition is None or programmed_condition.observed_generation < generation:
         return Enforcement(name, "Unknown", message=_NOT_REPORTED, nodes_ready=nodes_ready)
-    return Enforcement(name, found.status, found.reason, found.message, nodes_ready)
+    return Enforcement(
+        name,
+        programmed_condition.status,
+        programmed_condition.reason,
+        programmed_condition.message,
+        nodes_ready,
+    )
 
 
 def read_state(name: str, document: Mapping[str, Any]) -> Enforcement:
@@ -82,24 +90,28 @@ def read_state(name: str, document: Mapping[str, Any]) -> Enforcement:
     """
     metadata, status = _inner(document, "metadata"), _inner(document, "status")
     items = status.get("conditions")
-    found = [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
+    condition_documents = (
+        [condition for condition in items if isinstance(condition, dict)]
+        if isinstance(items, list)
+        else []
+    )
     conditions = (
         _Condition(
-            str(one.get("type") or ""),
-            str(one.get("status") or ""),
-            str(one.get("reason") or ""),
-            str(one.get("message") or ""),
-            _number(one.get("observedGeneration")),
+            str(condition.get("type") or ""),
+            str(condition.get("status") or ""),
+            str(condition.get("reason") or ""),
+            str(condition.get("message") or ""),
+            _number(condition.get("observedGeneration")),
         )
-        for one in found
+        for condition in condition_documents
     )
     nodes = str(status.get("nodesReady") or "")
     return state_of(name, _number(metadata.get("generation")), conditions, nodes)
 
 
-def deciding_policies(found: Iterable[Explanation]) -> tuple[str, ...]:
+def deciding_policies(explanations: Iterable[Explanation]) -> tuple[str, ...]:
     """Return the policies that isolate an end, or whose rules match, each as "namespace/name"."""
-    halves = [half for one in found for half in one.halves]
+    halves = [half for explanation in explanations for half in explanation.halves]
     names = [name for half in halves for name in (*half.isolated_by, *half.audited_by)]
     names += [rule.partition(" ")[0] for half in halves for rule, _ in half.rules]
     return tuple(sorted(set(names)))
@@ -107,31 +119,31 @@ def deciding_policies(found: Iterable[Explanation]) -> tuple[str, ...]:
 
 def lacking(states: Iterable[Enforcement]) -> tuple[Enforcement, ...]:
     """Return the policies that not every node enforces as they are now."""
-    return tuple(one for one in states if not one.is_programmed)
+    return tuple(state for state in states if not state.is_programmed)
 
 
-def verdict_of(found: Explanation, states: Iterable[Enforcement]) -> str:
+def verdict_of(explanation: Explanation, states: Iterable[Enforcement]) -> str:
     """Return the verdict in a few words; that of the future if nodes have yet to enforce it."""
-    word = "allowed" if found.allowed else "denied"
+    word = "allowed" if explanation.allowed else "denied"
     return f"will be {word} once programmed" if lacking(states) else word
 
 
-def write_lines(found: Explanation, states: Iterable[Enforcement]) -> Iterator[str]:
+def write_lines(explanation: Explanation, states: Iterable[Enforcement]) -> Iterator[str]:
     """Yield the text of an explanation, with whether nodes enforce the policies behind it."""
-    first, *rest = found.lines()
-    known = tuple(states)
-    waits = bool(lacking(known))
+    first, *details = explanation.lines()
+    known_states = tuple(states)
+    waits = bool(lacking(known_states))
     _, _, subject = first.partition(": ")
-    yield f"{verdict_of(found, known).upper()}: {subject}"
-    for one in known:
-        yield f"  {'enforced' if one.is_programmed else 'not enforced everywhere yet'}: {one}"
-    for line in rest:
+    yield f"{verdict_of(explanation, known_states).upper()}: {subject}"
+    for state in known_states:
+        yield f"  {'enforced' if state.is_programmed else 'not enforced everywhere yet'}: {state}"
+    for line in details:
         yield line.replace("  so: ", "  so, once programmed: ", 1) if waits else line
 
 
 def _inner(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    field = document.get(name)
+    return field if isinstance(field, dict) else {}
 
 
 def _number(value: object) -> int:

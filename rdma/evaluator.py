@@ -104,7 +104,9 @@ class Evaluator:
             denied_by=(*_isolating(egress), *_isolating(ingress)),
             source_pod=sender.pod if sender else "",
             destination_pod=receiver.pod if receiver else "",
-            qos_class=self._classes.of([one.rule for one in egress.rules], flow.traffic_class),
+            qos_class=self._classes.of(
+                [egress_rule.rule for egress_rule in egress.rules], flow.traffic_class
+            ),
         )
 
     def _end(self, text: str, *, may_be_group: bool = False) -> tuple[Address, Endpoint | None]:
@@ -176,8 +178,8 @@ def _share(pkey: int, outgoing: _Kind | None, incoming: _Kind | None) -> bool:
 
 
 def _is_member(pkey: int, kind: _Kind | None) -> bool:
-    known = kind.pkeys if kind else {DEFAULT_PKEY: True}
-    return pkey & DEFAULT_PKEY in known
+    memberships = kind.pkeys if kind else {DEFAULT_PKEY: True}
+    return pkey & DEFAULT_PKEY in memberships
 
 
 def _grants(ingress: Side, verbs: Verb) -> tuple[tuple[Verb, Memory], ...]:
@@ -211,12 +213,12 @@ def _common(grants: Sequence[tuple[Verb, Memory]]) -> Memory:
 
 
 def _least(all_limits: Sequence[Limits]) -> Limits:
-    said = [limits for limits in all_limits if limits != _NO_LIMITS]
-    if len(said) < 2:
-        return said[0] if said else _NO_LIMITS
+    stated_limits = [limits for limits in all_limits if limits != _NO_LIMITS]
+    if len(stated_limits) < 2:
+        return stated_limits[0] if stated_limits else _NO_LIMITS
 
     def least(name: str) -> int | None:
-        values = [getattr(limits, name) for limits in said]
+        values = [getattr(limits, name) for limits in stated_limits]
         return min((value for value in values if value is not None), default=None)
 
     return Limits(*(least(name) for name in Limits.__slots__))

@@ -261,7 +261,7 @@ def _usual_pkey(out: Identity | None, into: Identity | None) -> int:
     """
     if out is None:
         return DEFAULT_PKEY | FULL
-    theirs = {one.pkey: one.full for one in (into.partitions if into else ())}
+    theirs = {membership.pkey: membership.full for membership in (into.partitions if into else ())}
     if into is None:
         theirs = {DEFAULT_PKEY: True}
     reaching = [m for m in out.partitions if m.pkey in theirs and (m.full or theirs[m.pkey])]
@@ -347,36 +347,42 @@ def _partition(pkey: int, out: Identity | None, into: Identity | None, group: bo
         if identity is None:
             words.append(f"{side}: outside, default partition only")
             continue
-        held = [one for one in identity.partitions if one.pkey == pkey & DEFAULT_PKEY]
+        memberships = [
+            membership
+            for membership in identity.partitions
+            if membership.pkey == pkey & DEFAULT_PKEY
+        ]
         names = [
-            f"{'full' if one.full else 'limited'} member of"
-            f" {f'{one.network}/{one.partition}' if one.network else 'the default partition'}"
-            for one in held
+            f"{'full' if m.full else 'limited'} member of"
+            f" {f'{m.network}/{m.partition}' if m.network else 'the default partition'}"
+            for m in memberships
         ]
         words.append(f"{side}: {', '.join(names) or 'no member'}")
     return "; ".join(words)
 
 
 def _describe_class(qos_class: QosClass) -> str:
-    said = [f"weight {qos_class.weight}"]
+    phrases = [f"weight {qos_class.weight}"]
     if qos_class.dscp:
-        said.insert(0, f"DSCP {qos_class.dscp}")
+        phrases.insert(0, f"DSCP {qos_class.dscp}")
     if qos_class.min_rate is not None:
-        said.append(f"at least {qos_class.min_rate} bytes/s")
+        phrases.append(f"at least {qos_class.min_rate} bytes/s")
     if qos_class.max_rate is not None:
-        said.append(f"at most {qos_class.max_rate} bytes/s")
-    return f"{qos_class.network}/{qos_class.name}: {', '.join(said)}"
+        phrases.append(f"at most {qos_class.max_rate} bytes/s")
+    return f"{qos_class.network}/{qos_class.name}: {', '.join(phrases)}"
 
 
 def _describe_limits(limits: Limits) -> str:
-    said = {
+    limits_by_unit = {
         "bytes/s": limits.bytes_per_second,
         "bytes at once": limits.burst_bytes,
         "operations/s": limits.operations_per_second,
         "queue pairs": limits.queue_pairs,
         "bytes of regions": limits.region_bytes,
     }
-    return ", ".join(f"{most} {unit}" for unit, most in said.items() if most is not None)
+    return ", ".join(
+        f"{limit} {unit}" for unit, limit in limits_by_unit.items() if limit is not None
+    )
 
 
 def _describe_end(address: str, endpoint: Endpoint | None) -> str:

@@ -51,22 +51,22 @@ class Overlays:
 
 
 def guard_table(
-    links: Iterable[tuple[str, Sequence[str]]], others: frozenset[str], overlays: Overlays
+    links: Iterable[tuple[str, Sequence[str]]], uplink_names: frozenset[str], overlays: Overlays
 ) -> Table:
     """Return the table for the packets that the node receives or forwards.
 
-    ``links`` are the names and addresses of the pods' links, and ``others`` the veths that belong
-    to no pod.
+    ``links`` are the names and addresses of the pods' links, and ``uplink_names`` the veths
+    that belong to no pod.
 
     Raises:
         ValueError: an interface's name or address is invalid.
     """
     pods = [(interface_name(name), addresses) for name, addresses in links]
-    uplinks = frozenset(interface_name(name) for name in others)
+    uplinks = frozenset(interface_name(name) for name in uplink_names)
     devices = frozenset(interface_name(name) for name in overlays.links)
-    known = frozenset(name for name, _ in pods) | uplinks
+    link_names = frozenset(name for name, _ in pods) | uplinks
     parts = (
-        _link_set("known", known),
+        _link_set("known", link_names),
         _link_set("uplinks", uplinks),
         _link_set("overlays", devices),
         *_source_sets(pods),

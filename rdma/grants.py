@@ -41,11 +41,11 @@ def device_only_verbs(verdict: Verdict) -> Verb:
     ``passing_verbs`` then omits the verbs of the kind that reach only GPU memory.
     """
     anywhere, device = _by_key(verdict)
-    found = NONE
+    verbs = NONE
     for kind in KINDS:
         if device & kind and not anywhere & kind:
-            found |= kind
-    return found
+            verbs |= kind
+    return verbs
 
 
 def _by_key(verdict: Verdict) -> tuple[Verb, Verb]:

@@ -28,23 +28,25 @@ def _last_of(verbs: Verb) -> Verb:
 
 
 def _requests() -> dict[Verb, frozenset[int]]:
-    found: dict[Verb, frozenset[int]] = {verb: frozenset() for verb in Verb}
+    opcodes_by_verb: dict[Verb, frozenset[int]] = {verb: frozenset() for verb in Verb}
     for operation in VerbsOpcode:
         for packet in packets.request_packets(operation):
-            connected = {bits | packet.code for one, bits in _TRANSPORTS if one in packet.services}
-            found[_last_of(operation.row.verbs)] |= connected
+            connected = {
+                bits | packet.code for service, bits in _TRANSPORTS if service in packet.services
+            }
+            opcodes_by_verb[_last_of(operation.row.verbs)] |= connected
             if Service.UD in packet.services:
-                found[Verb.UD] |= {_DATAGRAM | packet.code}
-    return {**found, Verb.CM: found[Verb.UD]}
+                opcodes_by_verb[Verb.UD] |= {_DATAGRAM | packet.code}
+    return {**opcodes_by_verb, Verb.CM: opcodes_by_verb[Verb.UD]}
 
 
 def _responses() -> dict[Verb, frozenset[int]]:
-    found: dict[Verb, frozenset[int]] = {verb: frozenset() for verb in Verb}
+    opcodes_by_verb: dict[Verb, frozenset[int]] = {verb: frozenset() for verb in Verb}
     for operation in VerbsOpcode:
         if operation.row.codes is not None:
             answers = {packet.code for packet in ANSWERS[operation.row.shape]}
-            found[_last_of(operation.row.verbs)] |= answers - _ACKNOWLEDGE
-    return found
+            opcodes_by_verb[_last_of(operation.row.verbs)] |= answers - _ACKNOWLEDGE
+    return opcodes_by_verb
 
 
 _REQUESTS: Final = _requests()
@@ -58,17 +60,17 @@ def allowed_opcodes(forward: Verb, back: Verb) -> frozenset[int]:
     that the other side may request of this side, to which this side replies. If both are empty, no
     packet may pass.
     """
-    found: set[int] = set()
+    allowed_codes: set[int] = set()
     for verb, opcodes in _REQUESTS.items():
         if verb in forward:
-            found |= opcodes
+            allowed_codes |= opcodes
         if verb in back:
-            found |= _RESPONSES[verb]
+            allowed_codes |= _RESPONSES[verb]
     if back & _RELIABLE:
-        found |= _ACKNOWLEDGE
+        allowed_codes |= _ACKNOWLEDGE
     if forward or back:
-        found |= _CONGESTION
-    return frozenset(found)
+        allowed_codes |= _CONGESTION
+    return frozenset(allowed_codes)
 
 
 def allowed_opcodes_by_place(
@@ -81,13 +83,13 @@ def allowed_opcodes_by_place(
     verb, such as replies to requests of the other side. They may be sent to the queue pairs in
     ``anywhere``. An opcode listed for ``anywhere`` is not listed again for other queue pairs.
     """
-    found = {anywhere: allowed_opcodes(NONE, back)}
+    codes_by_place = {anywhere: allowed_opcodes(NONE, back)}
     if forward:
-        found[anywhere] |= _CONGESTION
+        codes_by_place[anywhere] |= _CONGESTION
     for verb, where in forward.items():
-        found[where] = found.get(where, frozenset()) | allowed_opcodes(verb, NONE)
+        codes_by_place[where] = codes_by_place.get(where, frozenset()) | allowed_opcodes(verb, NONE)
     passing = {
-        where: codes if where == anywhere else codes - found[anywhere]
-        for where, codes in found.items()
+        where: codes if where == anywhere else codes - codes_by_place[anywhere]
+        for where, codes in codes_by_place.items()
     }
     return {where: codes for where, codes in passing.items() if codes}

@@ -130,25 +130,27 @@ def request_packets(operation: VerbsOpcode) -> tuple[Packet, ...]:
             f"{operation.name}_{place}",
             code,
             _KINDS[row.shape],
-            always | more,
+            always | place_parts,
             row.over_wire if place == "ONLY" else row.over_wire & ~Service.UD,
             operation,
         )
-        for place, (code, more) in parts.items()
+        for place, (code, place_parts) in parts.items()
         if code is not None
     )
 
 
 def _packets() -> tuple[Packet, ...]:
-    found: dict[int, Packet] = {}
-    plain_first = sorted(VerbsOpcode, key=lambda one: one.row.extra is not Extra.NOTHING)
+    packets_by_code: dict[int, Packet] = {}
+    plain_first = sorted(
+        VerbsOpcode, key=lambda operation: operation.row.extra is not Extra.NOTHING
+    )
     for operation in plain_first:
         for packet in request_packets(operation):
-            found.setdefault(packet.code, packet)
+            packets_by_code.setdefault(packet.code, packet)
     for answers in ANSWERS.values():
         for packet in answers:
-            found[packet.code] = packet
-    return tuple(found[code] for code in sorted(found))
+            packets_by_code[packet.code] = packet
+    return tuple(packets_by_code[code] for code in sorted(packets_by_code))
 
 
 PACKETS: Final = _packets()

@@ -14,9 +14,9 @@ class Classes:
     """The QoS classes of a node's tables, prepared for lookups."""
 
     def __init__(self, classes: Sequence[QosClass]) -> None:
-        self.named: Mapping[str, QosClass] = {one.name: one for one in classes}
-        ordered = sorted(classes, key=lambda one: one.name, reverse=True)
-        self._of_dscp = {one.dscp: one for one in ordered if one.dscp}
+        self.named: Mapping[str, QosClass] = {qos_class.name: qos_class for qos_class in classes}
+        ordered = sorted(classes, key=lambda qos_class: qos_class.name, reverse=True)
+        self._of_dscp = {qos_class.dscp: qos_class for qos_class in ordered if qos_class.dscp}
 
     @property
     def uses_traffic_class(self) -> bool:

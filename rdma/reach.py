@@ -45,12 +45,15 @@ class Reach:
         """
         if not shared_pkeys(source, destination):
             return {}
-        sent = self._ranges(source, Direction.EGRESS, destination)
-        taken = self._ranges(destination, Direction.INGRESS, source)
-        both = {verb: _common(sent[verb], taken[verb]) for verb in sent.keys() & taken.keys()}
-        if Verb.CM in both:
-            both[Verb.CM] = _common(both[Verb.CM], CM_QPN)
-        return {verb: ranges for verb, ranges in both.items() if ranges}
+        egress_ranges = self._ranges(source, Direction.EGRESS, destination)
+        ingress_ranges = self._ranges(destination, Direction.INGRESS, source)
+        common_ranges = {
+            verb: _common(egress_ranges[verb], ingress_ranges[verb])
+            for verb in egress_ranges.keys() & ingress_ranges.keys()
+        }
+        if Verb.CM in common_ranges:
+            common_ranges[Verb.CM] = _common(common_ranges[Verb.CM], CM_QPN)
+        return {verb: ranges for verb, ranges in common_ranges.items() if ranges}
 
     def _ranges(
         self, own: Identity | None, direction: Direction, peer: Identity | None
@@ -58,14 +61,14 @@ class Reach:
         isolation = _isolation(own, direction)
         if isolation is None or not isolation.enforced:
             return dict.fromkeys(Verb, EVERY_QPN)
-        found: dict[Verb, Ranges] = {}
+        ranges_by_verb: dict[Verb, Ranges] = {}
         for place in isolation.rules:
             rule = self._rules[place]
             if _concerns(rule, peer):
                 ranges = _qpns(rule)
                 for verb in rule.verbs:
-                    found[verb] = _union(found.get(verb, ()), ranges)
-        return found
+                    ranges_by_verb[verb] = _union(ranges_by_verb.get(verb, ()), ranges)
+        return ranges_by_verb
 
     def _allowed_verbs(
         self, own: Identity | None, direction: Direction, peer: Identity | None
@@ -95,12 +98,12 @@ def _concerns(rule: Rule, peer: Identity | None) -> bool:
     return peer is not None and bool(rule.peers >> peer.number & 1)
 
 
-def shared_pkeys(one: Identity | None, other: Identity | None) -> frozenset[int]:
+def shared_pkeys(identity: Identity | None, peer: Identity | None) -> frozenset[int]:
     """Return the P_Keys (15 bits) of the partitions that two identities share.
 
     At least one of the two must be a full member of the partition.
     """
-    mine, theirs = _memberships(one), _memberships(other)
+    mine, theirs = _memberships(identity), _memberships(peer)
     return frozenset(
         a.pkey for a in mine for b in theirs if a.pkey == b.pkey and (a.full or b.full)
     )
@@ -116,9 +119,9 @@ def _qpns(rule: Rule) -> Ranges:
     return _union((), tuple(port.qpns for port in rule.ports if port.qpns is not None))
 
 
-def _union(one: Ranges, other: Ranges) -> Ranges:
+def _union(ranges_a: Ranges, ranges_b: Ranges) -> Ranges:
     merged: list[tuple[int, int]] = []
-    for first, last in sorted((*one, *other)):
+    for first, last in sorted((*ranges_a, *ranges_b)):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
@@ -126,6 +129,6 @@ def _union(one: Ranges, other: Ranges) -> Ranges:
     return tuple(merged)
 
 
-def _common(one: Ranges, other: Ranges) -> Ranges:
-    both = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
-    return _union((), tuple((first, last) for first, last in both if first <= last))
+def _common(ranges_a: Ranges, ranges_b: Ranges) -> Ranges:
+    overlaps = ((max(a, c), min(b, d)) for a, b in ranges_a for c, d in ranges_b)
+    return _union((), tuple((first, last) for first, last in overlaps if first <= last))

@@ -48,7 +48,7 @@ def read_rule(item: Reader, max_identities: int) -> Rule:
         tuple(_block(block) for block in blocks.items(_MAX_ITEMS)),
         tuple(_port(port) for port in ports.items(_MAX_ITEMS)),
         _memory(memory),
-        Limits(*(_optional(one, 0, _MAX_NUMBER) for one in limits.tuple(len(_LIMITS)))),
+        Limits(*(_optional(limit, 0, _MAX_NUMBER) for limit in limits.tuple(len(_LIMITS)))),
         qos_class.text(),
     )
 
@@ -70,7 +70,7 @@ def _optional(reader: Reader, low: int, high: int) -> int | None:
 
 def _block(item: Reader) -> Block:
     cidr, excepted = item.tuple(2)
-    texts = tuple(one.text(64) for one in excepted.items(_MAX_ITEMS))
+    texts = tuple(excepted_cidr.text(64) for excepted_cidr in excepted.items(_MAX_ITEMS))
     try:
         block = addresses.block(cidr.text(64), texts)
     except ValueError as error:
@@ -84,7 +84,7 @@ def _range(reader: Reader, high: int) -> tuple[int, int] | None:
     chosen = reader.unless_null()
     if chosen is None:
         return None
-    first, last = (one.integer(0, high) for one in chosen.tuple(2))
+    first, last = (bound.integer(0, high) for bound in chosen.tuple(2))
     if first > last:
         raise chosen.fail("ends before it begins")
     return first, last

@@ -28,8 +28,8 @@ class Table:
 
     def text(self, family: str, present: frozenset[str]) -> str:
         """Return the table's declaration, without the counters that it has already."""
-        new = (one for one in self.counters if one not in present)
-        counters = (f"counter {one} {{ packets 0 bytes 0 }}" for one in new)
+        new = (name for name in self.counters if name not in present)
+        counters = (f"counter {name} {{ packets 0 bytes 0 }}" for name in new)
         return "\n".join([f"table {family} {TABLE} {{", *counters, *self.parts, "}", ""])
 
 
@@ -37,14 +37,14 @@ def remove_table(family: str) -> str:
     return f"table {family} {TABLE}\ndelete table {family} {TABLE}\n"
 
 
-def clear_table(family: str, present: Present, wanted: tuple[str, ...]) -> str:
-    """Return the commands that remove everything from a table except its ``wanted`` counters."""
+def clear_table(family: str, present: Present, kept_counters: tuple[str, ...]) -> str:
+    """Return the commands that remove everything from a table except ``kept_counters``."""
     lines = [f"flush table {family} {TABLE}"]
     for name in sorted(present.chains):
         # Added, because the kernel removes a chain with its interface, maybe just now.
         lines += [f"{verb} chain {family} {TABLE} {name}" for verb in ("add", "delete")]
     lines += [f"delete set {family} {TABLE} {name}" for name in sorted(present.sets)]
-    unused = present.counters.difference(wanted)
+    unused = present.counters.difference(kept_counters)
     lines += [f"delete counter {family} {TABLE} {name}" for name in sorted(unused)]
     return "".join(f"{line}\n" for line in lines)
 

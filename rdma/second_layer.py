@@ -45,9 +45,15 @@ from rdma.verbs import NONE, Verb
 FAMILIES: Final = ("netdev", "inet")
 """The families of the two tables: for the pods' interfaces, and for packets to be forwarded."""
 TOTALS: Final = (
-    *("spoofed", "fragment", "segments", "tagged"),
-    *("partition", "peer", "operation"),
-    *("stranger", "translated"),
+    "spoofed",
+    "fragment",
+    "segments",
+    "tagged",
+    "partition",
+    "peer",
+    "operation",
+    "stranger",
+    "translated",
 )
 """Counters of dropped packets by reason, for all pods' interfaces together."""
 JOINED: Final = "joined"
@@ -108,16 +114,19 @@ def ruleset(
     writer = _Writer(tables)
     parts = {"netdev": writer.table(listed)}
     if others is not None:
-        links = [(one.name, one.addresses) for one in listed]
+        links = [(interface.name, interface.addresses) for interface in listed]
         parts["inet"] = guard_table(links, frozenset(others), overlays or Overlays())
     cleared = (
-        clear_table(one, loaded[one], parts[one].counters)
-        if one in loaded and one in parts
-        else remove_table(one)
-        for one in FAMILIES
+        clear_table(family, loaded[family], parts[family].counters)
+        if family in loaded and family in parts
+        else remove_table(family)
+        for family in FAMILIES
     )
-    kept = {one: loaded[one].counters for one in loaded}
-    texts = (part.text(one, kept.get(one, frozenset())) for one, part in parts.items())
+    loaded_counters = {family: loaded[family].counters for family in loaded}
+    texts = (
+        part.text(family, loaded_counters.get(family, frozenset()))
+        for family, part in parts.items()
+    )
     return "".join((*cleared, *texts))
 
 
@@ -138,7 +147,9 @@ def link_counter(index: int, leaving: bool, reason: str) -> str:
 class _Writer:
     def __init__(self, tables: NodeTables) -> None:
         self._reach = Reach(tables)
-        self._identities: Mapping[int, Identity] = {one.number: one for one in tables.identities}
+        self._identities: Mapping[int, Identity] = {
+            identity.number: identity for identity in tables.identities
+        }
         self._members: dict[tuple[int, int], list[str]] = {}
         """The addresses of pods, by identity and IP version."""
         for endpoint in tables.endpoints:
@@ -148,12 +159,16 @@ class _Writer:
 
     def table(self, interfaces: tuple[Interface, ...]) -> Table:
         """Return the table for the pods' interfaces."""
-        listed = sorted(interfaces, key=lambda one: one.name)
-        local = sorted(self._identities.keys() & {one.identity for one in listed})
+        listed = sorted(interfaces, key=lambda interface: interface.name)
+        local = sorted(self._identities.keys() & {interface.identity for interface in listed})
         kinds = [chain for number in local for chain in self._kind(self._identities[number])]
-        numbered = [(one.index or -place, one) for place, one in enumerate(listed, 1)]
-        links = [chain for key, one in numbered for chain in self._link(abs(key), one)]
-        operations = [format_chain(name, _of(*wanted)) for wanted, name in self._operations.items()]
+        numbered = [
+            (interface.index or -place, interface) for place, interface in enumerate(listed, 1)
+        ]
+        links = [chain for key, interface in numbered for chain in self._link(abs(key), interface)]
+        operations = [
+            format_chain(name, _of(*permission)) for permission, name in self._operations.items()
+        ]
         counters = [name for name in TOTALS if name not in _GUARD_ONLY]
         counters += [
             link_counter(abs(key), leaving, reason)
@@ -209,16 +224,16 @@ class _Writer:
         passing = allowed_opcodes_by_place(forward, back, EVERY_QPN)
         if not passing:
             return f"{match}counter name peer return"
-        wanted = tuple(sorted(passing.items())), shared_pkeys(source, destination)
-        name = self._operations.setdefault(wanted, f"operations_{len(self._operations)}")
+        permission = tuple(sorted(passing.items())), shared_pkeys(source, destination)
+        name = self._operations.setdefault(permission, f"operations_{len(self._operations)}")
         return f"{match}goto {name}"
 
-    def _link(self, key: int, one: Interface) -> list[str]:
+    def _link(self, key: int, interface: Interface) -> list[str]:
         own: dict[int, list[str]] = {4: [], 6: []}
-        for text in one.addresses:
+        for text in interface.addresses:
             version, address = parse_address(text)
             own[version].append(address)
-        known = one.identity is not None and one.identity in self._identities
+        is_known = interface.identity is not None and interface.identity in self._identities
         chains = []
         for leaving, hook, side in ((True, "ingress", "saddr"), (False, "egress", "daddr")):
             place = "from" if leaving else "to"
@@ -227,7 +242,7 @@ class _Writer:
                 total = f"counter name {reason} " if reason in TOTALS else ""
                 return f"{total}counter name {link_counter(key, leaving, reason)} drop"
 
-            whose = f"{'leaving' if leaving else 'coming'}_{one.identity}"
+            whose = f"{'leaving' if leaving else 'coming'}_{interface.identity}"
             # Checked for all ports: the node may translate a destination to RoCE's port later.
             sources = [
                 f"{_not_among(family, side, [*addresses, _UNROUTED[family]])} {drop('spoofed')}"
@@ -244,15 +259,15 @@ class _Writer:
                 f"exthdr frag exists {drop('fragment')}",
                 # hcad sends packets of one operation together; a classifier checks those after the
                 # first.
-                f"udp length > {_most_bytes(one.mtu)} {drop('segments')}",
+                f"udp length > {_most_bytes(interface.mtu)} {drop('segments')}",
                 f"{_not_among('ip', side, own[4])} {drop('spoofed')}",
                 f"{_not_among('ip6', side, own[6])} {drop('spoofed')}",
-                f"jump {whose}" if known else "counter name peer",
+                f"jump {whose}" if is_known else "counter name peer",
                 drop("denied"),
             ]
             hooked = [
-                f'type filter hook {hook} device "{interface_name(one.name)}" priority {PRIORITY};'
-                " policy accept;",
+                f'type filter hook {hook} device "{interface_name(interface.name)}"'
+                f" priority {PRIORITY}; policy accept;",
                 # A VLAN tag of ID 0 within another one is removed only after this hook.
                 f"meta protocol {_VLANS} {drop('tagged')}",
                 f"meta l4proto udp jump check_{place}_{key}",
@@ -265,10 +280,10 @@ class _Writer:
 
 
 def _verbs(ranges: Mapping[Verb, Ranges]) -> Verb:
-    found = NONE
+    verbs = NONE
     for verb in ranges:
-        found |= verb
-    return found
+        verbs |= verb
+    return verbs
 
 
 def _most_bytes(mtu: int) -> int:
@@ -283,7 +298,7 @@ def _of(operations: Operations, pkeys: frozenset[int]) -> list[str]:
     """Return the nftables rules that accept permitted packets; other packets are counted and
     return.
     """
-    keys = ", ".join(f"{one:#06x}" for one in sorted(pkeys))
+    keys = ", ".join(f"{pkey:#06x}" for pkey in sorted(pkeys))
     rules = [f"@th,80,16 & 0x7fff != {{ {keys} }} counter name partition return"]
     for ranges, codes in operations:
         listed = ", ".join(f"{code:#04x}" for code in sorted(codes))

@@ -47,14 +47,14 @@ class Reader:
             raise self.fail(f"is not a list of {size} items")
         return list(self.items(size))
 
-    def items(self, most: int) -> "Iterator[Reader]":
+    def items(self, max_items: int) -> "Iterator[Reader]":
         """Yield a reader for each item of a list.
 
         Raises:
-            TablesError: the value is not a list, or has more than ``most`` items.
+            TablesError: the value is not a list, or has more than ``max_items`` items.
         """
-        if type(self._value) is not list or len(self._value) > most:
-            raise self.fail(f"is not a list of at most {most} items")
+        if type(self._value) is not list or len(self._value) > max_items:
+            raise self.fail(f"is not a list of at most {max_items} items")
         for index, value in enumerate(self._value):
             yield Reader(value, f"[{index}]", self)
 
@@ -75,13 +75,13 @@ class Reader:
             raise self.fail("is neither true nor false")
         return self._value
 
-    def text(self, most: int = MAX_TEXT) -> str:
-        """Decode a string of at most ``most`` characters. All must be printable and encodable as
-        UTF-8.
+    def text(self, max_characters: int = MAX_TEXT) -> str:
+        """Decode a string of at most ``max_characters`` characters. All must be printable and
+        encodable as UTF-8.
         """
         value = self._value
-        if type(value) is not str or len(value) > most or not value.isprintable():
-            raise self.fail(f"is not printable text of at most {most} characters")
+        if type(value) is not str or len(value) > max_characters or not value.isprintable():
+            raise self.fail(f"is not printable text of at most {max_characters} characters")
         return value
 
     def choice(self, *choices: str) -> str:

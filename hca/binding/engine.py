@@ -70,8 +70,8 @@ class Engine(Saving, Counting):
         """
         joined = b"".join(gids)
         assert len(joined) == HCA_GIDS * 16
-        made = self._library.hca_client_new(self._engine, page_fd, doorbell_fd, async_fd, joined)
-        return EngineClient(self._check_created(made, "a client"))
+        pointer = self._library.hca_client_new(self._engine, page_fd, doorbell_fd, async_fd, joined)
+        return EngineClient(self._check_created(pointer, "a client"))
 
     def end_client(self, client: EngineClient) -> None:
         """Stop serving a client, in constant time, before its objects are removed one by one.
@@ -106,10 +106,10 @@ class Engine(Saving, Counting):
 
         If ``notify_fd`` is -1, there are no notifications. Raises OSError.
         """
-        made = self._library.hca_cq_new(
+        pointer = self._library.hca_cq_new(
             self._engine, client, handle, page_fd, page_bytes, count, notify_fd
         )
-        return EngineCq(self._check_created(made, "a completion queue"))
+        return EngineCq(self._check_created(pointer, "a completion queue"))
 
     def resize_cq(self, cq: EngineCq, page_fd: int, page_bytes: int, count: int) -> None:
         """Move a completion queue to another page, which has ``count`` entries.
@@ -126,8 +126,8 @@ class Engine(Saving, Counting):
 
     def add_segment(self, fd: int, size: int) -> EngineSegment:
         """Map a segment of memory, in which regions can be added. Raises OSError."""
-        made = self._library.hca_segment_new(self._engine, fd, size)
-        return EngineSegment(self._check_created(made, "memory"))
+        pointer = self._library.hca_segment_new(self._engine, fd, size)
+        return EngineSegment(self._check_created(pointer, "memory"))
 
     def remove_segment(self, segment: EngineSegment) -> None:
         """Unmap a segment of memory that contains no regions."""
@@ -137,7 +137,7 @@ class Engine(Saving, Counting):
         self,
         client: EngineClient,
         key: int,
-        wanted: HcaMrCreate,
+        request: HcaMrCreate,
         segments: Sequence[EngineSegment],
     ) -> EngineRegion:
         """Register a memory region; ``segments`` has the segment for each of the region's pieces.
@@ -145,8 +145,10 @@ class Engine(Saving, Counting):
         Raises OSError.
         """
         listed = (ctypes.c_void_p * len(segments))(*segments)
-        made = self._library.hca_region_new(self._engine, client, key, ctypes.byref(wanted), listed)
-        return EngineRegion(self._check_created(made, "a memory region"))
+        pointer = self._library.hca_region_new(
+            self._engine, client, key, ctypes.byref(request), listed
+        )
+        return EngineRegion(self._check_created(pointer, "a memory region"))
 
     def remove_region(self, region: EngineRegion) -> None:
         """Deregister a memory region; later accesses to the region fail."""
@@ -155,32 +157,44 @@ class Engine(Saving, Counting):
     def add_qp(
         self,
         client: EngineClient,
-        wanted: HcaQpCreate,
-        made: HcaCreated,
+        request: HcaQpCreate,
+        created: HcaCreated,
         page_fd: int,
         send_cq: EngineCq,
         recv_cq: EngineCq,
         srq: EngineSrq | None = None,
     ) -> EngineQp:
         """Add a queue pair in the state RESET. Raises OSError."""
-        added = self._library.hca_qp_new(
-            *(self._engine, client, ctypes.byref(wanted), ctypes.byref(made), page_fd),
-            *(send_cq, recv_cq, srq),
+        pointer = self._library.hca_qp_new(
+            self._engine,
+            client,
+            ctypes.byref(request),
+            ctypes.byref(created),
+            page_fd,
+            send_cq,
+            recv_cq,
+            srq,
         )
-        return EngineQp(self._check_created(added, "a queue pair"))
+        return EngineQp(self._check_created(pointer, "a queue pair"))
 
     def set_qp(
-        self, qp: EngineQp, before: int, new: HcaQpAttributes, policy: HcaPolicyChange | None = None
+        self,
+        qp: EngineQp,
+        expected_state: int,
+        new: HcaQpAttributes,
+        policy: HcaPolicyChange | None = None,
     ) -> bool:
         """Change a queue pair's attributes if the queue pair is in the expected state.
 
-        ``before`` is the expected state. If the queue pair has another state, return False.
+        If the queue pair is not in the state ``expected_state``, return False.
         ``policy`` applies to the peer in the new attributes. If the change keeps the packet
         sequence numbers (PSNs) of the previous attributes, the engine writes these PSNs into
         ``new``.
         """
-        given = (ctypes.byref(new), policy and ctypes.byref(policy))
-        return bool(self._library.hca_qp_set(self._engine, qp, before, *given))
+        change = policy and ctypes.byref(policy)
+        return bool(
+            self._library.hca_qp_set(self._engine, qp, expected_state, ctypes.byref(new), change)
+        )
 
     def state_of(self, qp: EngineQp) -> int:
         """Return a queue pair's state. The engine itself can change the state to ERR."""
@@ -255,13 +269,13 @@ class Engine(Saving, Counting):
         if number:
             raise OSError(number, os.strerror(number))
 
-    def add_wire(self, wanted: HcaWire) -> EngineWire:
+    def add_wire(self, hca_wire: HcaWire) -> EngineWire:
         """Add a wire. Queue pairs with the wire's address reach other nodes over it.
 
         Raises OSError.
         """
-        made = self._library.hca_wire_new(self._engine, ctypes.byref(wanted))
-        return EngineWire(self._check_created(made, "a wire"))
+        pointer = self._library.hca_wire_new(self._engine, ctypes.byref(hca_wire))
+        return EngineWire(self._check_created(pointer, "a wire"))
 
     def remove_wire(self, wire: EngineWire) -> None:
         """Remove a wire and end the connections over the wire."""
@@ -277,9 +291,9 @@ class Engine(Saving, Counting):
         """Return some of the remote senders whose datagrams wait for a verdict, each of them
         once.
         """
-        found = (HcaPendingSource * _MOST_PENDING)()
-        count: int = self._library.hca_pending_sources(self._engine, found, _MOST_PENDING)
-        return list(found[:count])
+        sources = (HcaPendingSource * _MOST_PENDING)()
+        count: int = self._library.hca_pending_sources(self._engine, sources, _MOST_PENDING)
+        return list(sources[:count])
 
     def add_source(self, wire: EngineWire, gid: bytes) -> EngineAh:
         """Add a remote sender of datagrams, at first without any rights. Raises OSError.
@@ -288,8 +302,8 @@ class Engine(Saving, Counting):
         address handle.
         """
         assert len(gid) == 16
-        made = self._library.hca_source_new(self._engine, wire, gid)
-        return EngineAh(self._check_created(made, "a source of datagrams"))
+        pointer = self._library.hca_source_new(self._engine, wire, gid)
+        return EngineAh(self._check_created(pointer, "a source of datagrams"))
 
     def process_source(self, source: EngineAh) -> None:
         """Deliver or drop the waiting datagrams of a remote sender, according to the verdict on the
@@ -336,11 +350,13 @@ class Engine(Saving, Counting):
         self._library.hca_client_set_pkeys(self._engine, client, table)
 
     def add_srq(
-        self, client: EngineClient, made: HcaCreated, limit: int, page_fd: int
+        self, client: EngineClient, created: HcaCreated, limit: int, page_fd: int
     ) -> EngineSrq:
         """Add a shared receive queue for a client. Raises OSError."""
-        added = self._library.hca_srq_new(self._engine, client, ctypes.byref(made), limit, page_fd)
-        return EngineSrq(self._check_created(added, "a shared receive queue"))
+        pointer = self._library.hca_srq_new(
+            self._engine, client, ctypes.byref(created), limit, page_fd
+        )
+        return EngineSrq(self._check_created(pointer, "a shared receive queue"))
 
     def set_srq_limit(self, srq: EngineSrq, limit: int) -> None:
         """Arm the limit event of a shared receive queue; ``limit`` 0 disarms the event."""
@@ -359,17 +375,17 @@ class Engine(Saving, Counting):
 
     def add_ah(self, client: EngineClient, key: int, path: HcaAhCreate) -> EngineAh:
         """Add an address handle. Raises OSError."""
-        made = self._library.hca_ah_new(self._engine, client, key, ctypes.byref(path))
-        return EngineAh(self._check_created(made, "an address handle"))
+        pointer = self._library.hca_ah_new(self._engine, client, key, ctypes.byref(path))
+        return EngineAh(self._check_created(pointer, "an address handle"))
 
     def remove_ah(self, ah: EngineAh) -> None:
         """Remove an address handle; requests that refer to it fail."""
         self._library.hca_ah_free(self._engine, ah)
 
-    def add_window(self, client: EngineClient, key: int, wanted: HcaMwCreate) -> EngineWindow:
+    def add_window(self, client: EngineClient, key: int, request: HcaMwCreate) -> EngineWindow:
         """Add a memory window that is not bound to a region yet. Raises OSError."""
-        made = self._library.hca_window_new(self._engine, client, key, ctypes.byref(wanted))
-        return EngineWindow(self._check_created(made, "a memory window"))
+        pointer = self._library.hca_window_new(self._engine, client, key, ctypes.byref(request))
+        return EngineWindow(self._check_created(pointer, "a memory window"))
 
     def remove_window(self, window: EngineWindow) -> None:
         """Remove a memory window."""
@@ -383,8 +399,8 @@ class Engine(Saving, Counting):
         pair's function and each sender of this engine.
         """
         assert len(gid) == 16
-        made = self._library.hca_member_new(self._engine, qp, gid, receives_all)
-        return EngineMember(self._check_created(made, "a membership"))
+        pointer = self._library.hca_member_new(self._engine, qp, gid, receives_all)
+        return EngineMember(self._check_created(pointer, "a membership"))
 
     def remove_member(self, member: EngineMember) -> None:
         """Remove a queue pair's membership in a multicast group.
@@ -401,8 +417,8 @@ class Engine(Saving, Counting):
         it does for an address handle.
         """
         assert len(member) == len(sender) == 16
-        made = self._library.hca_pair_new(self._engine, member, sender)
-        return EngineAh(self._check_created(made, "a pair of a group"))
+        pointer = self._library.hca_pair_new(self._engine, member, sender)
+        return EngineAh(self._check_created(pointer, "a pair of a group"))
 
     def remove_pair(self, pair: EngineAh) -> None:
         """Remove a pair of functions that ``add_pair`` has added.
@@ -425,19 +441,19 @@ class Engine(Saving, Counting):
         """Stop receiving a multicast group's traffic for a wire."""
         self._library.hca_wire_quit(self._engine, wire, gid)
 
-    def add_steer(self, wanted: HcaSteerCreate, targets: Sequence[EngineQp]) -> EngineSteer:
+    def add_steer(self, request: HcaSteerCreate, targets: Sequence[EngineQp]) -> EngineSteer:
         """Add a rule that steers matching frames to raw packet queue pairs. Raises OSError."""
         listed = (ctypes.c_void_p * len(targets))(*targets)
-        made = self._library.hca_steer_new(self._engine, ctypes.byref(wanted), listed)
-        return EngineSteer(self._check_created(made, "a flow"))
+        pointer = self._library.hca_steer_new(self._engine, ctypes.byref(request), listed)
+        return EngineSteer(self._check_created(pointer, "a flow"))
 
     def remove_steer(self, steer: EngineSteer) -> None:
         """Remove a steering rule; call this before any of its queue pairs is removed."""
         self._library.hca_steer_free(self._engine, steer)
 
     @staticmethod
-    def _check_created(pointer: int | None, what: str) -> int:
+    def _check_created(pointer: int | None, kind: str) -> int:
         if not pointer:
             number = ctypes.get_errno()
-            raise OSError(number, f"{what}: {os.strerror(number)}")
+            raise OSError(number, f"{kind}: {os.strerror(number)}")
         return pointer

@@ -114,8 +114,15 @@ _FIELDS: Final[Mapping[Mask, tuple[str, ...]]] = {
     Mask.PKEY_INDEX: ("pkey_index",),
     Mask.PORT: ("port",),
     Mask.AV: (
-        *("dlid", "dgid", "sgid_index", "hop_limit", "traffic_class", "service_level"),
-        *("is_global", "av_port", "flow_label"),
+        "dlid",
+        "dgid",
+        "sgid_index",
+        "hop_limit",
+        "traffic_class",
+        "service_level",
+        "is_global",
+        "av_port",
+        "flow_label",
     ),
     Mask.PATH_MTU: ("path_mtu",),
     Mask.TIMEOUT: ("timeout",),
@@ -156,36 +163,36 @@ A RoCE path is always global: it has no LIDs.
 def change_attributes(
     current: HcaQpAttributes,
     mask: int,
-    wanted: HcaQpAttributes,
+    requested_attributes: HcaQpAttributes,
     kind: VerbsQpType = VerbsQpType.RC,
 ) -> HcaQpAttributes:
-    """Return a queue pair's new attributes: those in ``mask`` are set to their ``wanted`` values.
+    """Return a queue pair's new attributes: those in ``mask`` are set to the requested values.
 
     Raises:
         InvalidChange: no such transition exists, or an attribute is missing, not permitted or out
             of range.
     """
-    before = State(current.state)
-    after = _state(wanted.state) if mask & Mask.STATE else before
-    fields, limits = _find_rules(kind, before, after, mask)
-    result = HcaQpAttributes() if after == State.RESET else _copy(current)
-    _check_limits(limits, wanted)
+    old_state = State(current.state)
+    new_state = _state(requested_attributes.state) if mask & Mask.STATE else old_state
+    fields, limits = _find_rules(kind, old_state, new_state, mask)
+    result = HcaQpAttributes() if new_state == State.RESET else _copy(current)
+    _check_limits(limits, requested_attributes)
     for field in fields:
-        setattr(result, field, getattr(wanted, field))
-    result.state = after
+        setattr(result, field, getattr(requested_attributes, field))
+    result.state = new_state
     return result
 
 
 @lru_cache(maxsize=256)
 def _find_rules(
-    kind: VerbsQpType, before: State, after: State, mask: int
+    kind: VerbsQpType, old_state: State, new_state: State, mask: int
 ) -> tuple[tuple[str, ...], tuple[tuple[str, int, int], ...]]:
     """Return the fields that a transition sets, and the limits of their values. Raises
     InvalidChange.
 
     Results are cached, as programs repeat the same few transitions.
     """
-    _check_mask(kind, before, after, mask)
+    _check_mask(kind, old_state, new_state, mask)
     fields = tuple(field for bit, of in _FIELDS.items() if mask & bit for field in of)
     limits = tuple(limit for bit, of in _LIMITS.items() if mask & bit for limit in of)
     return fields, limits
@@ -202,15 +209,15 @@ def _state(value: int) -> State:
         raise InvalidChange(f"queue pairs have no state {value}") from None
 
 
-def _check_mask(kind: VerbsQpType, before: State, after: State, mask: int) -> None:
-    name = f"{before.name} to {after.name}"
-    if after in (State.RESET, State.ERR):
+def _check_mask(kind: VerbsQpType, old_state: State, new_state: State, mask: int) -> None:
+    name = f"{old_state.name} to {new_state.name}"
+    if new_state in (State.RESET, State.ERR):
         rule = Rule()
     else:
-        found = RULES_OF[kind].get((before, after))
-        if found is None:
+        transition_rule = RULES_OF[kind].get((old_state, new_state))
+        if transition_rule is None:
             raise InvalidChange(f"{name}: {kind.name} queue pairs have no such transition")
-        rule = found
+        rule = transition_rule
     missing = rule.required & ~mask
     if missing:
         raise InvalidChange(f"{name}: {_names(missing)} must be set")
@@ -219,17 +226,17 @@ def _check_mask(kind: VerbsQpType, before: State, after: State, mask: int) -> No
         raise InvalidChange(f"{name}: {_names(surplus)} cannot be set")
 
 
-def _check_limits(limits: tuple[tuple[str, int, int], ...], wanted: HcaQpAttributes) -> None:
-    for field, least, greatest in limits:
-        value = getattr(wanted, field)
+def _check_limits(limits: tuple[tuple[str, int, int], ...], attributes: HcaQpAttributes) -> None:
+    for field, minimum, maximum in limits:
+        value = getattr(attributes, field)
         if field == "access":
-            if value & ~greatest:
+            if value & ~maximum:
                 raise InvalidChange(f"access flags {value:#x} contain unknown flags")
-        elif not least <= value <= greatest:
-            raise InvalidChange(f"{field} {value}: must be {least} to {greatest}")
+        elif not minimum <= value <= maximum:
+            raise InvalidChange(f"{field} {value}: must be {minimum} to {maximum}")
 
 
 def _names(mask: int) -> str:
-    known = [bit.name for bit in Mask if mask & bit]
-    rest = mask & ~sum(Mask)
-    return ", ".join([*known, *([f"{rest:#x}"] if rest else [])])
+    bit_names = [bit.name for bit in Mask if mask & bit]
+    unknown_bits = mask & ~sum(Mask)
+    return ", ".join([*bit_names, *([f"{unknown_bits:#x}"] if unknown_bits else [])])

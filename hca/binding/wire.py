@@ -102,32 +102,32 @@ class WireInterface:
         )
 
 
-def find(wanted: str) -> WireInterface:
-    """Return the interface that has the name or the address ``wanted``.
+def find(name_or_address: str) -> WireInterface:
+    """Return the interface that has the name or the address ``name_or_address``.
 
-    If ``wanted`` is a name, the result has the interface's first IPv4 and first IPv6 address,
-    and link-local addresses come last. If ``wanted`` is an address, the result has only this
-    address.
+    If it is a name, the result has the interface's first IPv4 and first IPv6 address, and
+    link-local addresses come last. If it is an address, the result has only this address.
 
     Raises:
         NoWire: there is no such interface, or its MTU is too small.
     """
     try:
-        found = _find_by_address(ipaddress.ip_address(wanted))
+        interface = _find_by_address(ipaddress.ip_address(name_or_address))
     except ValueError:
-        found = _find_by_name(wanted)
-    found.path_mtu()
-    return found
+        interface = _find_by_name(name_or_address)
+    interface.path_mtu()
+    return interface
 
 
 def _find_by_name(name: str) -> WireInterface:
-    if name not in (known for _, known in socket.if_nameindex()):
+    if name not in (interface_name for _, interface_name in socket.if_nameindex()):
         raise NoWire(f"there is no interface {name}")
-    found = _addresses()
-    of_it = [address for owner, address in found if owner == name]
-    ipv4 = next((address for address in of_it if address.ip.version == 4), None)
+    owned_addresses = _addresses()
+    own_addresses = [address for owner, address in owned_addresses if owner == name]
+    ipv4 = next((address for address in own_addresses if address.ip.version == 4), None)
     ipv6 = sorted(
-        (address for address in of_it if address.ip.version == 6), key=lambda known: known.scope
+        (address for address in own_addresses if address.ip.version == 6),
+        key=lambda address: address.scope,
     )
     if ipv4 is None and not ipv6:
         raise NoWire(f"interface {name} has no IP address")
@@ -155,13 +155,13 @@ def _ipv4() -> list[tuple[str, WireAddress]]:
     request = struct.pack("iP", len(room), ctypes.addressof(room))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         (used, _) = struct.unpack("iP", fcntl.ioctl(asking, _SIOCGIFCONF, request))
-    found = []
+    addresses = []
     for at in range(0, used, _IFREQ_BYTES):
         entry = room.raw[at : at + _IFREQ_BYTES]
         label = entry[:_NAME_BYTES].split(b"\0")[0].decode()
         packed = entry[_NAME_BYTES + 4 : _NAME_BYTES + 8]
-        found.append((label.partition(":")[0], WireAddress(ipaddress.IPv4Address(packed))))
-    return found
+        addresses.append((label.partition(":")[0], WireAddress(ipaddress.IPv4Address(packed))))
+    return addresses
 
 
 def _ipv6() -> list[tuple[str, WireAddress]]:
@@ -170,7 +170,7 @@ def _ipv6() -> list[tuple[str, WireAddress]]:
             text = file.read(_MAX_IPV6_BYTES).decode("ascii")
     except FileNotFoundError:  # the kernel lacks IPv6
         return []
-    found = []
+    addresses = []
     if len(text) == _MAX_IPV6_BYTES:  # the last line may be incomplete
         text = text[: text.rfind("\n")]
     for line in text.splitlines():
@@ -179,8 +179,8 @@ def _ipv6() -> list[tuple[str, WireAddress]]:
             continue
         number = int(index, 16) if int(scope, 16) == _LINK_SCOPE else 0
         ip = ipaddress.IPv6Address(bytes.fromhex(packed))
-        found.append((name, WireAddress(ip, number, int(index, 16))))
-    return found
+        addresses.append((name, WireAddress(ip, number, int(index, 16))))
+    return addresses
 
 
 def _mtu(name: str) -> int:

@@ -95,11 +95,11 @@ def open_sockets(
             _room(receiving)
             if segments:
                 receiving.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
-            others = [stack.enter_context(_sending(address)) for _ in range(lanes - 1)]
+            sending_sockets = [stack.enter_context(_sending(address)) for _ in range(lanes - 1)]
         except OSError as err:
             raise NoWire(f"cannot open UDP port {PORT} of {address.ip}: {err.strerror}") from err
         stack.pop_all()
-    return WireSockets(address, (receiving, *others), segments)
+    return WireSockets(address, (receiving, *sending_sockets), segments)
 
 
 def open_group(address: WireAddress, group: bytes) -> socket.socket:
@@ -115,61 +115,61 @@ def open_group(address: WireAddress, group: bytes) -> socket.socket:
     assert is_group(group)
     assert is_ipv4(group) == (address.ip.version == 4)
     with ExitStack() as stack:
-        made = socket.socket(
+        group_socket = socket.socket(
             socket.AF_INET if is_ipv4(group) else socket.AF_INET6, socket.SOCK_DGRAM
         )
-        stack.enter_context(made)
-        made.setblocking(False)
+        stack.enter_context(group_socket)
+        group_socket.setblocking(False)
         # Another fabric of this machine may be in the group: every member receives its datagrams.
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        group_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_ipv4(group):
-            made.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
-            made.bind((str(ipaddress.IPv4Address(group[12:])), PORT))
-            _room(made)
+            group_socket.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
+            group_socket.bind((str(ipaddress.IPv4Address(group[12:])), PORT))
+            _room(group_socket)
             entered = group[12:] + address.ip.packed  # struct ip_mreq
-            made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, entered)
+            group_socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, entered)
         else:
-            made.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
-            made.bind((str(ipaddress.IPv6Address(group)), PORT, 0, address.interface))
-            _room(made)
+            group_socket.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
+            group_socket.bind((str(ipaddress.IPv6Address(group)), PORT, 0, address.interface))
+            _room(group_socket)
             entered = group + struct.pack("=I", address.interface)  # struct ipv6_mreq
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, entered)
+            group_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, entered)
         stack.pop_all()
-    return made
+    return group_socket
 
 
 def _socket(address: WireAddress) -> socket.socket:
     four = address.ip.version == 4
-    made = socket.socket(socket.AF_INET if four else socket.AF_INET6, socket.SOCK_DGRAM)
-    made.setblocking(False)
+    udp_socket = socket.socket(socket.AF_INET if four else socket.AF_INET6, socket.SOCK_DGRAM)
+    udp_socket.setblocking(False)
     if four:
-        made.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
-        made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _ECN_CAPABLE)
-        made.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        udp_socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
+        udp_socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _ECN_CAPABLE)
+        udp_socket.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
     else:
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, _ECN_CAPABLE)
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
+        udp_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        udp_socket.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
+        udp_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, _ECN_CAPABLE)
+        udp_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
         if address.interface:  # for IPv4 the bound address identifies the interface
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, address.interface)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
-    return made
+            udp_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, address.interface)
+    udp_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
+    return udp_socket
 
 
 def _sending(address: WireAddress) -> socket.socket:
     """Return a socket that only sends; the kernel drops packets to its port."""
-    made = _socket(address)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
+    sending_socket = _socket(address)
+    sending_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
     for _ in range(_TRIES):
         try:
-            made.bind(_name(address, secrets.choice(_SOURCE_PORTS)))
-            return made
+            sending_socket.bind(_name(address, secrets.choice(_SOURCE_PORTS)))
+            return sending_socket
         except OSError as err:
             if err.errno != errno.EADDRINUSE:
-                made.close()
+                sending_socket.close()
                 raise
-    made.close()
+    sending_socket.close()
     raise OSError(errno.EADDRINUSE, "no free port to send from")
 
 

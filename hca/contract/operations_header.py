@@ -36,13 +36,22 @@ def _sets() -> Iterator[tuple[str, Iterable[VerbsOpcode]]]:
     for shape in Shape:
         yield shape.name, operations_of_shape(shape)
     for extra in (Extra.IMMEDIATE, Extra.INVALIDATE):
-        yield f"WITH_{extra.name}", (one for one in every if one.row.extra is extra)
+        yield (
+            f"WITH_{extra.name}",
+            (operation for operation in every if operation.row.extra is extra),
+        )
     for service in Service:
-        yield f"OF_{service.name}", (one for one in every if service in one.row.services)
+        yield (
+            f"OF_{service.name}",
+            (operation for operation in every if service in operation.row.services),
+        )
     for service in CONNECTED:
-        yield f"WIRED_{service.name}", (one for one in every if service in one.row.over_wire)
+        yield (
+            f"WIRED_{service.name}",
+            (operation for operation in every if service in operation.row.over_wire),
+        )
     yield "INLINE", operations_of_shape(*_INLINE)
-    yield "BY_POST_SEND", (one for one in every if one.row.by_post_send)
+    yield "BY_POST_SEND", (operation for operation in every if operation.row.by_post_send)
 
 
 def _bits(numbers: Iterable[int]) -> str:
@@ -82,7 +91,8 @@ def lines() -> Iterator[str]:
     """Yield the lines of the C header with the table of RDMA operations."""
     for name, operations in _sets():
         yield f"#define TESSERA_OPERATIONS_{name} {_bits(operations)}"
-    yield f"#define TESSERA_SEND_OPS_FLAGS {_bits(one.row.send_ops_bit for one in VerbsOpcode)}"
+    flags = _bits(operation.row.send_ops_bit for operation in VerbsOpcode)
+    yield f"#define TESSERA_SEND_OPS_FLAGS {flags}"
     yield ""
     yield from _TEST
     yield ""

@@ -76,12 +76,12 @@ class _Options:
 
 @click.command()
 @command_line(_Options)
-def main(given: Given) -> None:
+def main(option_values: Given) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
     foreign.prepare_waking()
     try:
-        options = given.make(_Options, near=local_addresses())
+        options = option_values.make(_Options, near=local_addresses())
         shares = Shares.for_memory_limit(
             usable_descriptors(sandbox.set_resource_limits()), memory_limit()
         )
@@ -103,7 +103,12 @@ async def _begin(options: _Options, shares: Shares) -> None:
     ended = asyncio.Event()
     server = _server(options, engine, ended, shares, providers)
     await _serve(
-        *(options, server, engine, ended, successors, administration),
+        options,
+        server,
+        engine,
+        ended,
+        successors,
+        administration,
         lambda: server.open(listener, refusing=refusing),
         sockets,
         _attach_wire(options, server, engine, sockets),
@@ -115,8 +120,8 @@ def _attach_wire(
 ) -> Wires:
     wires = Wires(engine, server.enforcer, server.cm.manager)
     mtu = options.wire.path_mtu() if options.wire is not None else HCA_MAX_MTU
-    for one in sockets:
-        wires.add(one, mtu, options.wire_rate)
+    for wire_sockets in sockets:
+        wires.add(wire_sockets, mtu, options.wire_rate)
     server.wire_groups = wires.groups
     return wires
 
@@ -154,7 +159,15 @@ async def _succeed(options: _Options, shares: Shares) -> None:
         engine.resume()
 
     await _serve(
-        *(options, server, engine, ended, successors, administration, start, sockets, wires)
+        options,
+        server,
+        engine,
+        ended,
+        successors,
+        administration,
+        start,
+        sockets,
+        wires,
     )
 
 
@@ -176,14 +189,18 @@ def _server(
     shares: Shares,
     providers: Providers,
 ) -> FabricServer:
-    made = FabricServer(
-        *(options.directory, engine, options.memory_bytes, ended.set, shares),
+    server = FabricServer(
+        options.directory,
+        engine,
+        options.memory_bytes,
+        ended.set,
+        shares,
         shared_loopback=options.shared_loopback,
         near=options.near,
         wire=options.wire,
     )
-    made.providers = providers
-    return made
+    server.providers = providers
+    return server
 
 
 async def _serve(
@@ -204,7 +221,7 @@ async def _serve(
     loop.add_signal_handler(signal.SIGTERM, terminated.set)
     loop.add_signal_handler(signal.SIGINT, ended.set)
 
-    def more(handover_state: HandoverState) -> Row:
+    def extra_fields(handover_state: HandoverState) -> Row:
         wire = options.wire
         return {
             "wire": saved_wires.save(wire, sockets, handover_state) if wire is not None else None,
@@ -233,7 +250,9 @@ async def _serve(
         providers.open()
         successors.setblocking(False)
         successors.listen(1)
-        offering = loop.create_task(handover.serve_successors(successors, server, engine, more))
+        offering = loop.create_task(
+            handover.serve_successors(successors, server, engine, extra_fields)
+        )
         os.write(options.ready_fd, b"1")
         os.close(options.ready_fd)
         loop.call_later(FIRST_MEMBER_SECONDS, end_if_alone)
@@ -249,8 +268,8 @@ async def _serve(
         await server.close()
         await providers.close()
         wires.close()
-        for one in sockets:
-            one.close()
+        for wire_sockets in sockets:
+            wire_sockets.close()
         engine.close()
         _leave(options.directory)
 

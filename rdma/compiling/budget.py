@@ -85,14 +85,14 @@ def find_refused(charges: Mapping[str, Sequence[Charge]]) -> dict[str, Refusal]:
     precedence. After a policy is refused, a younger and smaller policy can still fit.
     """
     refused: dict[str, Refusal] = {}
-    kept: dict[str, int] = {}
+    bytes_by_namespace: dict[str, int] = {}
     for namespace, requested in charges.items():
-        kept[namespace] = _fill(namespace, requested, NAMESPACE_BYTES, refused)
-    if sum(kept.values()) <= ALL_BYTES:
+        bytes_by_namespace[namespace] = _fill(namespace, requested, NAMESPACE_BYTES, refused)
+    if sum(bytes_by_namespace.values()) <= ALL_BYTES:
         return refused
-    level = _level(sorted(kept.values()))
+    level = _level(sorted(bytes_by_namespace.values()))
     for namespace, requested in charges.items():
-        if kept[namespace] > level:
+        if bytes_by_namespace[namespace] > level:
             _fill(namespace, requested, level, refused)
     return refused
 
@@ -112,12 +112,12 @@ def peers_bytes(selected: int, kinds: int) -> int:
     compresses less. The estimate is at least 1/64 of the length of the set's text. This keeps
     the uncompressed tables below the limit of ``decode``.
     """
-    fewer, least = min(selected, kinds - selected), _PEERS_BYTES + kinds // _DENSEST
+    fewer, minimum_bytes = min(selected, kinds - selected), _PEERS_BYTES + kinds // _DENSEST
     if fewer <= 0:
-        return least
+        return minimum_bytes
     share = fewer / kinds
     entropy = -kinds * (share * log2(share) + (1 - share) * log2(1 - share)) / 8 * 4 / 3
-    return least + min(kinds // 5, int(1.2 * entropy + 0.4 * fewer))
+    return minimum_bytes + min(kinds // 5, int(1.2 * entropy + 0.4 * fewer))
 
 
 def isolation_bytes(key: str, rules: int) -> int:
@@ -134,15 +134,15 @@ def _fill(
     """Refuse the policies of a namespace that exceed ``allowed`` bytes; return the bytes of the
     others.
     """
-    if (whole := sum(one.size for one in charges)) <= allowed:
+    if (whole := sum(charge.size for charge in charges)) <= allowed:
         return whole
     used = 0
-    for one in sorted(charges, key=lambda charge: (charge.created, charge.key)):
-        if used + one.size > allowed:
-            refused[one.key] = Refusal(namespace, one.size, used, allowed)
+    for charge in sorted(charges, key=lambda charge: (charge.created, charge.key)):
+        if used + charge.size > allowed:
+            refused[charge.key] = Refusal(namespace, charge.size, used, allowed)
         else:
-            used += one.size
-            refused.pop(one.key, None)
+            used += charge.size
+            refused.pop(charge.key, None)
     return used
 
 
@@ -152,12 +152,12 @@ def _level(sizes: Sequence[int]) -> int:
 
     ``sizes`` are the bytes of each namespace's policies, in ascending order.
     """
-    left = ALL_BYTES
+    remaining_bytes = ALL_BYTES
     for place, size in enumerate(sizes):
-        level = left // (len(sizes) - place)
+        level = remaining_bytes // (len(sizes) - place)
         if size > level:
             return level
-        left -= size
+        remaining_bytes -= size
     return ALL_BYTES
 
 

@@ -44,9 +44,9 @@ class CompiledRule:
 
         If isolations refer to the rule, the identities of the rule's peers are updated.
         """
-        before, self.is_used = self.is_used, is_used
+        was_used, self.is_used = self.is_used, is_used
         if not is_used or not self.is_stale:
-            return before is not is_used
+            return was_used is not is_used
         self.is_stale, self.is_other, self._made = False, True, None
         if self.peers is not None:
             bits = 0
@@ -58,18 +58,18 @@ class CompiledRule:
     def to_rule(self, policy: Policy) -> Rule:
         """Return the rule as an entry of the tables; ``policy`` is the policy that contains it."""
         if self._made is None:
-            said = policy.rules(self.direction)[self.index]
+            policy_rule = policy.rules(self.direction)[self.index]
             self._made = Rule(
                 policy.key,
                 self.direction,
                 self.index,
-                said.verbs,
+                policy_rule.verbs,
                 self._bits,
-                tuple([peer.block for peer in said.peers if peer.block is not None]),
-                said.ports,
-                said.memory,
-                said.limits,
-                said.qos_class,
+                tuple([peer.block for peer in policy_rule.peers if peer.block is not None]),
+                policy_rule.ports,
+                policy_rule.memory,
+                policy_rule.limits,
+                policy_rule.qos_class,
             )
         return self._made
 
@@ -115,8 +115,8 @@ class CompiledPolicy:
         """
         selected, audit = self.subject.bits, self.policy.audit
         for rule in self.rules:
-            others = crowded.get((rule.direction, audit), 0) if crowded else 0
-            if rule.set_used(bool(selected & ~others)):
+            crowded_bits = crowded.get((rule.direction, audit), 0) if crowded else 0
+            if rule.set_used(bool(selected & ~crowded_bits)):
                 self._sized = (-1, -1)
 
     def size(self, kinds: int, copies: int) -> int:
@@ -128,7 +128,10 @@ class CompiledPolicy:
         if self._sized != (kinds, copies):
             self._sized = (kinds, copies)
             policy = self.policy
-            named = sum(isolation_bytes(policy.key, len(policy.rules(one))) for one in policy.types)
+            named = sum(
+                isolation_bytes(policy.key, len(policy.rules(direction)))
+                for direction in policy.types
+            )
             used = [rule.size(policy, kinds) for rule in self.rules if rule.is_used]
             self._size = copies * named + sum(used)
         return self._size
@@ -142,29 +145,32 @@ def isolation(policies: Sequence[CompiledPolicy], direction: Direction) -> Isola
     pods but allows nothing. The isolation names only the first of these policies that enforces,
     and the first that audits.
     """
-    isolating = [one for one in policies if direction in one.policy.types]
+    isolating = [
+        compiled_policy for compiled_policy in policies if direction in compiled_policy.policy.types
+    ]
     if not isolating:
         return None
     places: dict[bool, list[int]] = {False: [], True: []}
     names: dict[bool, list[str]] = {False: [], True: []}
     count: dict[bool, list[int]] = {False: [0, 0], True: [0, 0]}
     unnamed: dict[bool, str] = {}
-    for one in isolating:
-        audit, policy = one.policy.audit, one.policy
+    for compiled_policy in isolating:
+        audit, policy = compiled_policy.policy.audit, compiled_policy.policy
         count[audit][0] += 1
         count[audit][1] += len(policy.rules(direction))
-        if one.refusal is not None:
+        if compiled_policy.refusal is not None:
             unnamed.setdefault(audit, policy.key)
             continue
         names[audit].append(policy.key)
-        places[audit] += [rule.place for rule in one.rules if rule.direction is direction]
+        places[audit] += [
+            rule.place for rule in compiled_policy.rules if rule.direction is direction
+        ]
     for audit, key in unnamed.items():
         names[audit].append(key)
     for audit in (False, True):
         if is_too_much(*count[audit]):
-            places[
-                audit
-            ].clear()  # more than a node can evaluate in time: the policies allow nothing
+            # more than a node can evaluate in time: the policies allow nothing
+            places[audit].clear()
         del names[audit][MAX_POLICIES_OF_A_POD:]
     return Isolation(
         rules=tuple(places[False]),

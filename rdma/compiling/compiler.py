@@ -40,17 +40,17 @@ _Selecting = tuple[CompiledPolicy, ...]
 class Compiler:
     """The Kubernetes objects that were added, and the tables compiled from them. Not thread-safe.
 
-    ``given``: the P_Keys that an earlier compiler allocated, by network and partition name.
+    ``earlier_pkeys``: the P_Keys that an earlier compiler allocated, by network and partition name.
     """
 
-    def __init__(self, given: Mapping[Place, int] | None = None) -> None:
+    def __init__(self, earlier_pkeys: Mapping[Place, int] | None = None) -> None:
         self.revision = 0
         """Version of the tables' content: as long as it stays the same, no node's tables have
         changed.
         """
         self._population = Population()
         self._terms = Terms(self._population)
-        self._partitions = Partitions(self._terms, given or {})
+        self._partitions = Partitions(self._terms, earlier_pkeys or {})
         self._namespaces: dict[str, dict[str, str]] = {}
         self._networks: dict[str, Network] = {}
         self._policies: dict[str, CompiledPolicy] = {}
@@ -105,8 +105,8 @@ class Compiler:
 
     def upsert_policy(self, policy: Policy) -> None:
         """Add or replace an RDMANetworkPolicy."""
-        before = self._policies.get(policy.key)
-        if before is not None and before.policy == policy:
+        earlier_version = self._policies.get(policy.key)
+        if earlier_version is not None and earlier_version.policy == policy:
             return
         subject = self._terms.acquire(Term(policy.namespace, None, policy.pod_selector))
         compiled_rules = []
@@ -120,7 +120,7 @@ class Compiler:
         # afterwards, so that sets which both versions use are not computed again
         self.delete_policy(policy.key)
         compiled = CompiledPolicy(
-            policy, subject, tuple(CompiledRule(*one) for one in compiled_rules)
+            policy, subject, tuple(CompiledRule(*parts) for parts in compiled_rules)
         )
         self._policies[policy.key] = compiled
         self._in_namespace.setdefault(policy.namespace, {})[policy.key] = compiled
@@ -180,25 +180,25 @@ class Compiler:
         An error can make the tables stricter, but never more permissive.
         """
         self._settle()
-        found: dict[tuple[str, str], list[PolicyError]] = defaultdict(list)
-        for (network, _), error in self._partitions.refused.items():
-            found["RDMANetwork", network].append(error)
-        for one in sort_by_age(self._networks.values()):
-            for index, qos_class in enumerate(one.qos_classes):
+        errors_by_object: dict[tuple[str, str], list[PolicyError]] = defaultdict(list)
+        for (network_name, _), error in self._partitions.refused.items():
+            errors_by_object["RDMANetwork", network_name].append(error)
+        for network in sort_by_age(self._networks.values()):
+            for index, qos_class in enumerate(network.qos_classes):
                 holder = self._partitions.qos_classes[qos_class.name].network
-                if holder != one.name:
+                if holder != network.name:
                     field, problem = f"spec.qosClasses[{index}].name", f"is also {holder}'s"
-                    found["RDMANetwork", one.name].append(
+                    errors_by_object["RDMANetwork", network.name].append(
                         PolicyError(field, problem, "choose another name")
                     )
         for key, compiled in self._policies.items():
-            found["RDMANetworkPolicy", key] += self._unknown_names(compiled.policy)
+            errors_by_object["RDMANetworkPolicy", key] += self._unknown_names(compiled.policy)
             if compiled.refusal is not None:
-                found["RDMANetworkPolicy", key].append(compiled.refusal.error())
+                errors_by_object["RDMANetworkPolicy", key].append(compiled.refusal.error())
         for namespace in self._in_namespace.values():
             for key, error in excess.problems(list(namespace.values())):
-                found["RDMANetworkPolicy", key].append(error)
-        return {key: tuple(errors) for key, errors in found.items() if errors}
+                errors_by_object["RDMANetworkPolicy", key].append(error)
+        return {key: tuple(errors) for key, errors in errors_by_object.items() if errors}
 
     def _unknown_names(self, policy: Policy) -> list[PolicyError]:
         errors = []
@@ -260,10 +260,12 @@ class Compiler:
             classes = self._partitions.qos_classes
             self._qos_classes = tuple(classes[name] for name in sorted(classes))
         change = self._population.process_changes(self._terms.keys, self._namespaces.keys())
-        touched, other = change.namespaces, self._other_namespaces
-        self._terms.recompute_sets(touched, self._namespaces, other, None)
+        touched, has_changed_namespaces = change.namespaces, self._other_namespaces
+        self._terms.recompute_sets(touched, self._namespaces, has_changed_namespaces, None)
         members = self._partitions.update_members()
-        self._terms.recompute_sets(touched, self._namespaces, other, self._partitions)
+        self._terms.recompute_sets(
+            touched, self._namespaces, has_changed_namespaces, self._partitions
+        )
         self._note_moves()
         dirty = -1 if self._other_networks else self._dirty | change.born | members
         todo = self._select(dirty, change)
@@ -312,10 +314,12 @@ class Compiler:
         for number, policies in selecting.items():
             self._selecting[number] = tuple(policies)
         for namespace in namespaces | change.namespaces:
-            there = self._population.in_namespace.get(namespace, 0)
-            different = {self._selecting[number] for number in numbers(there)}
-            self._copies[namespace] = Counter(one for policies in different for one in policies)
-            if not there:
+            identities = self._population.in_namespace.get(namespace, 0)
+            different = {self._selecting[number] for number in numbers(identities)}
+            self._copies[namespace] = Counter(
+                policy for policies in different for policy in policies
+            )
+            if not identities:
                 del self._copies[namespace]
         return alive
 
@@ -326,39 +330,42 @@ class Compiler:
         """
         kinds = self._population.kinds
         charges: dict[str, list[Charge]] = {}
-        for namespace, there in self._in_namespace.items():
-            policies, copies = tuple(there.values()), self._copies.get(namespace, Counter())
+        for namespace, policies_by_key in self._in_namespace.items():
+            policies = tuple(policies_by_key.values())
+            copies = self._copies.get(namespace, Counter())
             crowded = excess.crowded_identities(policies)
             listed = charges[namespace] = []
-            for one in policies:
-                one.mark_used_rules(crowded)
-                if one.subject.bits:
-                    size = one.size(kinds, copies[one])
-                    listed.append(Charge(one.policy.key, one.policy.created, size))
-        refused, other = budget.find_refused(charges), 0
+            for compiled_policy in policies:
+                compiled_policy.mark_used_rules(crowded)
+                if compiled_policy.subject.bits:
+                    size = compiled_policy.size(kinds, copies[compiled_policy])
+                    listed.append(
+                        Charge(compiled_policy.policy.key, compiled_policy.policy.created, size)
+                    )
+        refused, changed_identities = budget.find_refused(charges), 0
         for key, compiled in self._policies.items():
             refusal = refused.get(key)
             if (refusal is None) is not (compiled.refusal is None):
-                other |= compiled.subject.bits
+                changed_identities |= compiled.subject.bits
             compiled.refusal = refusal
-        return other
+        return changed_identities
 
     def _settle_rules(self) -> bool:
         """Write changed rules into the tables and remove unused rules; return whether any rule
         changed.
         """
-        other = False
+        has_changed = False
         for compiled in self._policies.values():
             for rule in compiled.rules:
                 if compiled.refusal is not None or not rule.is_used:
-                    other |= self._vacate(rule)
+                    has_changed |= self._vacate(rule)
                     continue
                 if rule.place == NO_PLACE:
                     rule.place, rule.is_other = self._place(), True
                 if rule.is_other:
                     self._rules[rule.place] = rule.to_rule(compiled.policy)
-                    rule.is_other, other = False, True
-        return other
+                    rule.is_other, has_changed = False, True
+        return has_changed
 
     def _settle_identities(self, todo: int, change: Change) -> bool:
         """Update the isolations and partitions of the identities ``todo``.

@@ -37,15 +37,18 @@ def crowded_identities(policies: Sequence[Selecting]) -> dict[tuple[Direction, b
 
     They are grouped by direction and by whether the policies only audit; empty sets are omitted.
     """
-    whole = sum(len(one.policy.ingress) + len(one.policy.egress) for one in policies)
+    whole = sum(
+        len(compiled_policy.policy.ingress) + len(compiled_policy.policy.egress)
+        for compiled_policy in policies
+    )
     if not is_too_much(len(policies), whole):
         return {}  # so few in all that no identity can have too many
-    found = {}
+    crowded = {}
     for direction in Direction:
         for audit in (False, True):
             if bits := _crowded_in(_matching_policies(policies, direction, audit), direction):
-                found[direction, audit] = bits
-    return found
+                crowded[direction, audit] = bits
+    return crowded
 
 
 def problems(policies: Sequence[Selecting]) -> Iterator[tuple[str, PolicyError]]:
@@ -58,10 +61,10 @@ def problems(policies: Sequence[Selecting]) -> Iterator[tuple[str, PolicyError]]
             f"a pod that it selects has more than {MAX_POLICIES_OF_A_POD} policies or"
             f" {MAX_RULES_OF_A_POD} rules of {direction}: none of them allows anything"
         )
-        for one in _matching_policies(policies, direction, audit):
-            if one.subject.bits & bits:
+        for compiled_policy in _matching_policies(policies, direction, audit):
+            if compiled_policy.subject.bits & bits:
                 yield (
-                    one.policy.key,
+                    compiled_policy.policy.key,
                     PolicyError("spec.podSelector", problem, "join or remove some"),
                 )
 
@@ -69,18 +72,25 @@ def problems(policies: Sequence[Selecting]) -> Iterator[tuple[str, PolicyError]]
 def _matching_policies(
     policies: Sequence[Selecting], direction: Direction, audit: bool
 ) -> list[Selecting]:
-    return [one for one in policies if one.policy.audit is audit and direction in one.policy.types]
+    return [
+        compiled_policy
+        for compiled_policy in policies
+        if compiled_policy.policy.audit is audit and direction in compiled_policy.policy.types
+    ]
 
 
 def _crowded_in(policies: Sequence[Selecting], direction: Direction) -> int:
-    if not is_too_much(len(policies), sum(len(one.policy.rules(direction)) for one in policies)):
+    if not is_too_much(
+        len(policies),
+        sum(len(compiled_policy.policy.rules(direction)) for compiled_policy in policies),
+    ):
         return 0
     count: Counter[int] = Counter()
     rules: Counter[int] = Counter()
-    for one in policies:
-        for number in numbers(one.subject.bits):
+    for compiled_policy in policies:
+        for number in numbers(compiled_policy.subject.bits):
             count[number] += 1
-            rules[number] += len(one.policy.rules(direction))
+            rules[number] += len(compiled_policy.policy.rules(direction))
     bits = 0
     for number in count:
         bits |= is_too_much(count[number], rules[number]) << number

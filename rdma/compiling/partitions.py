@@ -38,8 +38,8 @@ class _Placed:
 class Partitions:
     """The partitions of all networks."""
 
-    def __init__(self, terms: Terms, given: Mapping[Place, int]) -> None:
-        self.keys: dict[Place, int] = dict(given)
+    def __init__(self, terms: Terms, earlier_pkeys: Mapping[Place, int]) -> None:
+        self.keys: dict[Place, int] = dict(earlier_pkeys)
         self.refused: dict[Place, PolicyError] = {}
         self.qos_classes: dict[str, QosClass] = {}
         self._terms = terms
@@ -48,7 +48,7 @@ class Partitions:
     def replace_networks(self, networks: Iterable[Network]) -> None:
         """Replace all networks, and thereby all partitions."""
         ordered = sort_by_age(networks)
-        before = self._placed
+        earlier_placements = self._placed
         self.keys, self.refused = allocate(ordered, self.keys)
         self.qos_classes = {}
         self._placed = []
@@ -67,9 +67,8 @@ class Partitions:
                 )
                 key = self.keys.get((network.name, partition.name))
                 self._placed.append(_Placed(network, partition, key, terms))
-        for (
-            placed
-        ) in before:  # afterwards, so that sets which both versions use are not computed again
+        # afterwards, so that sets which both versions use are not computed again
+        for placed in earlier_placements:
             self._terms.release(matches for matches, _ in placed.terms)
 
     def update_members(self) -> int:
@@ -77,7 +76,7 @@ class Partitions:
 
         An identity that is selected as both full and limited member is a full member.
         """
-        other = 0
+        changed_identities = 0
         for placed in self._placed:
             full = limited = 0
             for matches, level in placed.terms:
@@ -86,9 +85,9 @@ class Partitions:
                 else:
                     limited |= matches.bits
             limited &= ~full
-            other |= (full ^ placed.full) | (limited ^ placed.limited)
+            changed_identities |= (full ^ placed.full) | (limited ^ placed.limited)
             placed.full, placed.limited = full, limited
-        return other
+        return changed_identities
 
     def members(self, peer: PartitionPeer) -> int:
         """Return the identities that are members of the partition that ``peer`` names.
@@ -111,14 +110,14 @@ class Partitions:
 
         An identity that no partition selects has no table in the result.
         """
-        found: dict[int, tuple[Membership, ...]] = {}
+        tables: dict[int, tuple[Membership, ...]] = {}
         for placed in self._placed:
             for bits, full in ((placed.full, True), (placed.limited, False)):
                 hit = bits & identities
                 added = (placed.membership(full=full),) if placed.pkey is not None else ()
                 for number in numbers(hit):
-                    found[number] = found.get(number, ()) + added
-        return found
+                    tables[number] = tables.get(number, ()) + added
+        return tables
 
     def _find_placed(self, peer: PartitionPeer) -> Iterable[_Placed]:
         return (

@@ -30,23 +30,23 @@ def sort_by_age(networks: Iterable[Network]) -> list[Network]:
 
 
 def allocate(
-    networks: Iterable[Network], given: Mapping[Place, int]
+    networks: Iterable[Network], earlier_pkeys: Mapping[Place, int]
 ) -> tuple[dict[Place, int], dict[Place, PolicyError]]:
     """Return the P_Key of each partition that gets one, and the errors of those that get none.
 
-    No two partitions have the same key. ``given`` has the previous keys.
+    No two partitions have the same key. ``earlier_pkeys`` has the previous keys.
     """
-    wanted = {
+    requested_pkeys = {
         (network.name, partition.name): (index, partition.pkey)
         for network in sort_by_age(networks)
         for index, partition in enumerate(network.partitions)
     }
     holders: dict[int, Place] = {}
     refused: dict[Place, PolicyError] = {}
-    for place, (_, fixed) in wanted.items():
-        if fixed is None and FIRST <= given.get(place, 0) <= LAST:
-            holders.setdefault(given[place], place)
-    for place, (index, fixed) in wanted.items():
+    for place, (_, fixed) in requested_pkeys.items():
+        if fixed is None and FIRST <= earlier_pkeys.get(place, 0) <= LAST:
+            holders.setdefault(earlier_pkeys[place], place)
+    for place, (index, fixed) in requested_pkeys.items():
         if fixed is None:
             continue
         if not FIRST <= fixed <= DEFAULT_PKEY:
@@ -56,7 +56,7 @@ def allocate(
         else:
             holders[fixed] = place
     keys = {place: key for key, place in holders.items()}
-    for place, (index, _) in wanted.items():
+    for place, (index, _) in requested_pkeys.items():
         if place in keys or place in refused:
             continue
         key = _free(place, holders)

@@ -73,8 +73,8 @@ class Population:
         """
         if not pod.holds_hca or pod.host_network:
             return self.remove(pod.uid)
-        before = self._pods.get(pod.uid)
-        if before is not None and before == pod:
+        earlier_pod = self._pods.get(pod.uid)
+        if earlier_pod is not None and earlier_pod == pod:
             return False
         self._pods[pod.uid] = pod
         self._stale[pod.uid] = None
@@ -97,12 +97,12 @@ class Population:
         change = Change()
         self._find_stale(keys, namespaces)
         touched: list[str] = []
-        found = self._identify()
+        identified_pods = self._identify()
         for uid in self._stale:
-            before = self._settled.pop(uid, None)
-            if before is not None:
-                self._leave(uid, before, change, touched)
-        self._join(found, touched)
+            settled_pod = self._settled.pop(uid, None)
+            if settled_pod is not None:
+                self._leave(uid, settled_pod, change, touched)
+        self._join(identified_pods, touched)
         self._stale.clear()
         self._mark(change)
         self._bury(change)
@@ -112,20 +112,24 @@ class Population:
 
     def pods_of(self, node: str) -> tuple[Pod, ...]:
         """Return the pods of a node after the last ``process_changes``."""
-        found, claims = [], self._claims
+        pods, claims = [], self._claims
         for uid in self._of_node.get(node, ()):
             pod, number, own = self._settled[uid]
             for address in own:
                 if len(claims[address]) != 1:
-                    own = tuple(one for one in own if len(claims[one]) == 1)
+                    own = tuple(
+                        claimed_address
+                        for claimed_address in own
+                        if len(claims[claimed_address]) == 1
+                    )
                     break
-            found.append(Pod(uid, f"{pod.namespace}/{pod.name}", number, own))
-        return tuple(found)
+            pods.append(Pod(uid, f"{pod.namespace}/{pod.name}", number, own))
+        return tuple(pods)
 
     def count_of(self, identities: int) -> int:
         """Return how many pods have an identity in the set ``identities``."""
-        known = len(self._heads)
-        return sum(self._heads[number] for number in numbers(identities) if number < known)
+        identity_count = len(self._heads)
+        return sum(self._heads[number] for number in numbers(identities) if number < identity_count)
 
     def nodes(self) -> tuple[str, ...]:
         """Return the names of the nodes that have pods, sorted."""
@@ -148,7 +152,7 @@ class Population:
         it.
         """
         keys, namespaces, numbers, heads = self._keys, self._namespaces, self._numbers, self._heads
-        found = []
+        identified_pods = []
         for uid in self._stale:
             pod = self._pods.get(uid)
             if pod is None:
@@ -156,7 +160,10 @@ class Population:
             number = UNIDENTIFIED  # the labels of its namespace are not known yet
             namespace = pod.namespace
             if namespace in namespaces:
-                facts = (namespace, frozenset([it for it in pod.labels.items() if it[0] in keys]))
+                facts = (
+                    namespace,
+                    frozenset([label for label in pod.labels.items() if label[0] in keys]),
+                )
                 number = numbers.get(facts, UNIDENTIFIED)
                 if number == UNIDENTIFIED:
                     number = self._free.pop() if self._free else self._grow()
@@ -164,8 +171,8 @@ class Population:
                     self._facts[number] = facts
                     self._unmarked.append(number)
             heads[number] += 1
-            found.append((pod, number, _canonical(pod.addresses)))
-        return found
+            identified_pods.append((pod, number, _canonical(pod.addresses)))
+        return identified_pods
 
     def _grow(self) -> int:
         """Return the number of a new identity."""
@@ -174,41 +181,43 @@ class Population:
         self.namespace_of.append("")
         return len(self._heads) - 1
 
-    def _join(self, found: list[_Settled], touched: list[str]) -> None:
+    def _join(self, identified_pods: list[_Settled], touched: list[str]) -> None:
         """Record newly identified pods by address and node; append their addresses to
         ``touched``.
         """
         settled, claims, of_node = self._settled, self._claims, self._of_node
-        for one in found:
-            pod, _, claimed = one
+        for settled_pod in identified_pods:
+            pod, _, claimed = settled_pod
             uid = pod.uid
-            settled[uid] = one
+            settled[uid] = settled_pod
             for address in claimed:
-                others = claims.get(address)
-                claims[address] = (*others, uid) if others else (uid,)
+                claimants = claims.get(address)
+                claims[address] = (*claimants, uid) if claimants else (uid,)
                 touched.append(address)
-            here = of_node.get(pod.node)
-            if here is None:
-                here = of_node[pod.node] = {}
-            here[uid] = None
+            node_pods = of_node.get(pod.node)
+            if node_pods is None:
+                node_pods = of_node[pod.node] = {}
+            node_pods[uid] = None
 
     def _leave(
         self,
         uid: str,
-        before: _Settled,
+        settled_pod: _Settled,
         change: Change,
         touched: list[str],
     ) -> None:
-        pod, number, claimed = before
+        pod, number, claimed = settled_pod
         self._heads[number] -= 1
         if not self._heads[number] and number != UNIDENTIFIED:
             change.gone |= 1 << number
         for address in claimed:
-            self._claims[address] = tuple(one for one in self._claims[address] if one != uid)
+            self._claims[address] = tuple(
+                claimant for claimant in self._claims[address] if claimant != uid
+            )
             touched.append(address)
-        here = self._of_node[pod.node]
-        del here[uid]
-        if not here:
+        node_pods = self._of_node[pod.node]
+        del node_pods[uid]
+        if not node_pods:
             del self._of_node[pod.node]
 
     def _mark(self, change: Change) -> None:
@@ -254,18 +263,18 @@ class Population:
 
         If several pods claim the address, it belongs to none of them.
         """
-        before = self.endpoints.get(address)
+        earlier_endpoint = self.endpoints.get(address)
         claims = self._claims.get(address)
         if not claims:
             self._claims.pop(address, None)
             return self.endpoints.pop(address, None) is not None
         if len(claims) > 1:
-            now = Endpoint(address, UNIDENTIFIED, "")
+            endpoint = Endpoint(address, UNIDENTIFIED, "")
         else:
             pod, number, _ = self._settled[claims[0]]
-            now = Endpoint(address, number, f"{pod.namespace}/{pod.name}")
-        self.endpoints[address] = now
-        return before is None or now != before
+            endpoint = Endpoint(address, number, f"{pod.namespace}/{pod.name}")
+        self.endpoints[address] = endpoint
+        return earlier_endpoint is None or endpoint != earlier_endpoint
 
 
 def _canonical(texts: Iterable[str]) -> tuple[str, ...]:
@@ -273,30 +282,30 @@ def _canonical(texts: Iterable[str]) -> tuple[str, ...]:
 
     Invalid ones are omitted, as an HCA cannot be opened at such an address.
     """
-    found = []
+    canonical_addresses = []
     for text in texts:
         try:
             address = addresses.canonical(text)
         except ValueError:
             continue
-        if address not in found:
-            found.append(address)
-    return tuple(found)
+        if address not in canonical_addresses:
+            canonical_addresses.append(address)
+    return tuple(canonical_addresses)
 
 
 def _numbers_without_heads(candidates: int, heads: Sequence[int]) -> list[int]:
-    found = []
+    free_numbers = []
     while candidates:
         number = candidates.bit_length() - 1
         candidates ^= 1 << number
         if not heads[number]:
-            found.append(number)
-    return found
+            free_numbers.append(number)
+    return free_numbers
 
 
 def _clear(index: dict[_Key, int], key: _Key, keep: int) -> None:
-    left = index[key] & keep
-    if left:
-        index[key] = left
+    remaining_bits = index[key] & keep
+    if remaining_bits:
+        index[key] = remaining_bits
     else:
         del index[key]

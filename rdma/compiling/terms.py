@@ -98,22 +98,22 @@ class Terms:
         """Return a term's set of identities; it is valid after the next ``recompute_sets``."""
         new = Matches(term)
         # computing the term's hash twice would take longer
-        found = self._matches.setdefault(term, new)
-        if found is new:
-            self._fresh.append(found)
+        matches = self._matches.setdefault(term, new)
+        if matches is new:
+            self._fresh.append(matches)
             for requirement in _requirements(term):
                 self._keys[requirement.key] += 1
-        found.users += 1
-        return found
+        matches.users += 1
+        return matches
 
     def release(self, matches: Iterable[Matches]) -> None:
         """Give up one use of each of these sets; a set without users is removed."""
-        for found in matches:
-            found.users -= 1
-            if found.users:
+        for term_matches in matches:
+            term_matches.users -= 1
+            if term_matches.users:
                 continue
-            del self._matches[found.term]
-            for requirement in _requirements(found.term):
+            del self._matches[term_matches.term]
+            for requirement in _requirements(term_matches.term):
                 self._keys[requirement.key] -= 1
                 if not self._keys[requirement.key]:
                     del self._keys[requirement.key]

@@ -54,8 +54,8 @@ class Fields:
     def check_all_read(self) -> None:
         """Raise PolicyError if the dict has a field that has not been read."""
         for name in self._rest:
-            shown = name[:60] if isinstance(name, str) else _abbreviate(name)
-            self.fail(shown, "unknown field", "remove it, or correct its name")
+            field_name = name[:60] if isinstance(name, str) else _abbreviate(name)
+            self.fail(field_name, "unknown field", "remove it, or correct its name")
 
     def inner(self, name: str) -> "Fields | None":
         """Return the reader of a field that is an object, or None if the field is absent."""
@@ -157,13 +157,13 @@ class Fields:
 
     def labels(self, name: str) -> dict[str, str]:
         """Return the value of a field that is a map of labels."""
-        held = self.inner(name)
-        if held is None:
+        label_fields = self.inner(name)
+        if label_fields is None:
             return {}
         labels = {}
-        for key in list(held.names()):
-            held.checked_text("key", key, LABEL_KEY)
-            labels[key] = held.checked_text(key, held.take(key), LABEL_VALUE)
+        for key in list(label_fields.names()):
+            label_fields.checked_text("key", key, LABEL_KEY)
+            labels[key] = label_fields.checked_text(key, label_fields.take(key), LABEL_VALUE)
         return labels
 
     def names(self) -> tuple[Any, ...]:

@@ -167,11 +167,11 @@ def _requests_hca(spec: Fields) -> bool:
 
 def _addresses(status: Fields) -> tuple[str, ...]:
     texts = [item.text("ip") for item in status.items("podIPs")] or [status.text("podIP")]
-    found = []
+    canonical_addresses = []
     for text in texts:
         if text:
             try:
-                found.append(addresses.canonical(text))
+                canonical_addresses.append(addresses.canonical(text))
             except ValueError as error:
                 raise PolicyError(status.at("podIP"), str(error), "wait for the kubelet") from error
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(canonical_addresses))

@@ -28,7 +28,7 @@ def read_partitions(spec: Fields) -> tuple[Partition, ...]:
     partitions: list[Partition] = []
     for item in spec.items("partitions"):
         name = item.required_text("name", NAME)
-        if any(name == other.name for other in partitions):
+        if any(name == partition.name for partition in partitions):
             item.fail("name", f"{name!r} occurs twice", "give each its own name")
         pkey = _pkey(item)
         members = tuple(_member(member) for member in item.items("members"))
@@ -101,7 +101,7 @@ def read_qos_classes(spec: Fields, network: str) -> tuple[QosClass, ...]:
     """Return the QoS classes in a network's spec. Raises PolicyError."""
     classes: list[QosClass] = []
     for item in spec.items("qosClasses"):
-        found = QosClass(
+        qos_class = QosClass(
             name=item.required_text("name", NAME),
             dscp=item.number("dscp", 0, 63) or 0,
             sl=item.number("sl", 0, 15) or 0,
@@ -112,10 +112,10 @@ def read_qos_classes(spec: Fields, network: str) -> tuple[QosClass, ...]:
             network=network,
         )
         item.check_all_read()
-        if any(found.name == other.name for other in classes):
-            item.fail("name", f"{found.name!r} occurs twice", "give each its own name")
-        low, high = found.min_rate, found.max_rate
+        if any(qos_class.name == earlier_class.name for earlier_class in classes):
+            item.fail("name", f"{qos_class.name!r} occurs twice", "give each its own name")
+        low, high = qos_class.min_rate, qos_class.max_rate
         if low is not None and high is not None and low > high:
             item.fail("minRate", "is more than maxRate", "make it less")
-        classes.append(found)
+        classes.append(qos_class)
     return tuple(classes)

@@ -61,9 +61,9 @@ def _peer(item: Fields) -> Peer:
     partition = _partition(item)
     item.check_all_read()
     chosen = (pod_selector, namespace_selector, partition)
-    if block is not None and any(one is not None for one in chosen):
+    if block is not None and any(selector is not None for selector in chosen):
         item.fail("ipBlock", "cannot be combined with a selector", "make it a separate item")
-    if block is None and all(one is None for one in chosen):
+    if block is None and all(selector is None for selector in chosen):
         raise PolicyError(item.path, "names no peer", "give a selector, partition or ipBlock")
     return Peer(pod_selector, namespace_selector, block, partition)
 

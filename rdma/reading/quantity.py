@@ -20,13 +20,13 @@ def parse(value: object) -> int:
     Raises:
         ValueError: the value is not a quantity, is less than one, or needs more than 63 bits.
     """
-    shown = str(value)[:40] if isinstance(value, (int, str)) else type(value).__name__
-    found = _FORM.fullmatch(shown) if type(value) is int or isinstance(value, str) else None
-    if found is None or (found[4] or "") not in _UNITS:
-        raise ValueError(f"{shown!r} is not a quantity")
-    fraction = found[2] or ""
-    factor = int(10 ** int(found[3])) if found[3] else _UNITS[found[4] or ""]
-    number = -(-int(found[1] + fraction) * factor // int("1" + "0" * len(fraction)))
+    text = str(value)[:40] if isinstance(value, (int, str)) else type(value).__name__
+    match = _FORM.fullmatch(text) if type(value) is int or isinstance(value, str) else None
+    if match is None or (match[4] or "") not in _UNITS:
+        raise ValueError(f"{text!r} is not a quantity")
+    fraction = match[2] or ""
+    factor = int(10 ** int(match[3])) if match[3] else _UNITS[match[4] or ""]
+    number = -(-int(match[1] + fraction) * factor // int("1" + "0" * len(fraction)))
     if not 1 <= number <= MAX:
-        raise ValueError(f"{shown!r} is not between 1 and 2^63 - 1")
+        raise ValueError(f"{text!r} is not between 1 and 2^63 - 1")
     return number

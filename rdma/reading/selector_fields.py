@@ -30,7 +30,7 @@ def _requirement(item: Fields) -> Requirement:
         for index, value in enumerate(item.sequence("values"))
     )
     if (operator in _VALUED) != bool(values):
-        what = "needs values" if operator in _VALUED else "takes no values"
-        item.fail("values", f"{operator} {what}", "give what the operator requires")
+        problem = "needs values" if operator in _VALUED else "takes no values"
+        item.fail("values", f"{operator} {problem}", "give what the operator requires")
     item.check_all_read()
     return Requirement(key, operator, tuple(sorted(set(values))))

@@ -113,8 +113,8 @@ class Bindings:
 
     def has_queue_pair(self, local: bytes, number: int) -> bool:
         """Return whether the function with this GID has a queue pair of this number."""
-        found = self._queue_pairs.get(number)
-        return found is not None and local in found.gids
+        queue_pair = self._queue_pairs.get(number)
+        return queue_pair is not None and local in queue_pair.gids
 
     def check_unconnected(self, local: bytes, number: int) -> None:
         """Check that a function's queue pair exists and is in no connection.
@@ -149,7 +149,7 @@ class Bindings:
         if connection.state not in _LIVE:
             self._end(claim)
             return
-        before = claim.own_qpn, claim.peer_qpn
+        earlier_qpns = claim.own_qpn, claim.peer_qpn
         if connection.qpn and not claim.own_qpn:
             claim.own_qpn = connection.qpn
             if self.has_queue_pair(claim.local, connection.qpn):
@@ -158,7 +158,7 @@ class Bindings:
             claim.peer_qpn = connection.remote_qpn
             claims = self._by_peer.setdefault((claim.peer, connection.remote_qpn), {})
             claims.setdefault(claim.local, claim)
-        if before != (claim.own_qpn, claim.peer_qpn):
+        if earlier_qpns != (claim.own_qpn, claim.peer_qpn):
             self._report(claim)
 
     def find(
@@ -214,17 +214,17 @@ class Bindings:
             self._end(claim)
 
     def _end(self, claim: Claim) -> None:
-        held = self._by_own.get(claim.own_qpn) is claim
-        if held:
+        has_entry = self._by_own.get(claim.own_qpn) is claim
+        if has_entry:
             del self._by_own[claim.own_qpn]
         key = claim.peer, claim.peer_qpn
         claims = self._by_peer.get(key, {})
         if claims.get(claim.local) is claim:
-            held = True
+            has_entry = True
             del claims[claim.local]
             if not claims:
                 del self._by_peer[key]
-        if held:
+        if has_entry:
             self._report(claim)
 
     def _report(self, claim: Claim) -> None:
@@ -232,6 +232,6 @@ class Bindings:
         them.
         """
         for number in (claim.own_qpn, *sorted(claim.waiting)):
-            found = self._queue_pairs.get(number)
-            if found is not None:
-                found.changed()
+            queue_pair = self._queue_pairs.get(number)
+            if queue_pair is not None:
+                queue_pair.changed()

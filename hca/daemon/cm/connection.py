@@ -100,164 +100,188 @@ class Step(NamedTuple):
     message: Message | None = None
 
 
-def request(req: Req, now: float) -> Step:
+def request(req: Req, current_time: float) -> Step:
     """Start the requester's side of a new connection.
 
     Return the step that sends the REQ ``req``.
     """
     wait = timeout_to_seconds(req.response_timeout)
     timewait = timeout_to_seconds(req.path.ack_timeout)
-    made = Connection(State.REQ_SENT, req.local_id, qpn=req.qpn, most_retries=req.max_retries)
-    return Step(_with_repeat(made._replace(wait=wait, timewait=timewait), req, now), req)
+    connection = Connection(State.REQ_SENT, req.local_id, qpn=req.qpn, most_retries=req.max_retries)
+    return Step(
+        _with_repeat(connection._replace(wait=wait, timewait=timewait), req, current_time), req
+    )
 
 
-def new_responder(req: Req, local_id: int, now: float) -> Connection:
+def new_responder(req: Req, local_id: int, current_time: float) -> Connection:
     """Return the responder's side of a connection that the peer's REQ requests.
 
     The responder's program has as much time to answer as the peer waits for the answer.
     """
-    made = Connection(State.REQ_RECEIVED, local_id, req.local_id, remote_qpn=req.qpn)
+    connection = Connection(State.REQ_RECEIVED, local_id, req.local_id, remote_qpn=req.qpn)
     wait = timeout_to_seconds(_within(req.response_timeout, *_WAITS))
     timewait = timeout_to_seconds(_within(req.path.ack_timeout, *_WAITS))
-    known = made._replace(most_retries=req.max_retries, wait=wait, timewait=timewait)
-    return known._replace(deadline=now + _patience(known), latest=now + LONGEST_ANSWER)
+    responder = connection._replace(most_retries=req.max_retries, wait=wait, timewait=timewait)
+    return responder._replace(
+        deadline=current_time + _patience(responder), latest=current_time + LONGEST_ANSWER
+    )
 
 
-def resolve_service(req: SidrReq, now: float, wait: float, retries: int) -> Step:
+def resolve_service(req: SidrReq, current_time: float, wait: float, retries: int) -> Step:
     """Start the requester's side of a query for a service's datagram queue pair.
 
     Return the step that sends the SIDR_REQ ``req``.
     """
-    made = Connection(State.SIDR_SENT, req.request, most_retries=retries, wait=wait)
-    return Step(_with_repeat(made, req, now), req)
+    connection = Connection(State.SIDR_SENT, req.request, most_retries=retries, wait=wait)
+    return Step(_with_repeat(connection, req, current_time), req)
 
 
-def new_sidr_responder(req: SidrReq, now: float) -> Connection:
+def new_sidr_responder(req: SidrReq, current_time: float) -> Connection:
     """Return the responder's side of a query for a datagram queue pair."""
-    made = Connection(State.SIDR_RECEIVED, req.request, req.request)
-    return made._replace(deadline=now + LONGEST_ANSWER, wait=LONGEST_ANSWER)
+    connection = Connection(State.SIDR_RECEIVED, req.request, req.request)
+    return connection._replace(deadline=current_time + LONGEST_ANSWER, wait=LONGEST_ANSWER)
 
 
-def accept(one: Connection, rep: Rep | SidrRep, now: float) -> Step:
+def accept(connection: Connection, rep: Rep | SidrRep, current_time: float) -> Step:
     """Accept the peer's request for a connection. Raises InvalidCall."""
     if isinstance(rep, SidrRep):
-        _check_state(one, State.SIDR_RECEIVED)
-        return Step(to_closed(one), rep)
-    _check_state(one, State.REQ_RECEIVED)
-    waiting = one._replace(state=State.REP_SENT, qpn=rep.qpn)
-    return Step(_with_repeat(waiting, rep, now), rep)
+        _check_state(connection, State.SIDR_RECEIVED)
+        return Step(to_closed(connection), rep)
+    _check_state(connection, State.REQ_RECEIVED)
+    waiting = connection._replace(state=State.REP_SENT, qpn=rep.qpn)
+    return Step(_with_repeat(waiting, rep, current_time), rep)
 
 
-def establish(one: Connection, data: bytes = b"") -> Step:
+def establish(connection: Connection, data: bytes = b"") -> Step:
     """Establish the connection, and confirm the responder's REP with an RTU. Raises InvalidCall."""
-    _check_state(one, State.REP_RECEIVED)
-    rtu = Rtu(one.local_id, one.remote_id, data)
-    return Step(one._replace(state=State.ESTABLISHED, deadline=None, repeat=rtu), rtu)
+    _check_state(connection, State.REP_RECEIVED)
+    rtu = Rtu(connection.local_id, connection.remote_id, data)
+    return Step(connection._replace(state=State.ESTABLISHED, deadline=None, repeat=rtu), rtu)
 
 
-def notify(one: Connection) -> Step:
+def notify(connection: Connection) -> Step:
     """Establish the connection because data has arrived; the RTU may have been lost.
 
     The effect is the same as that of the RTU. Raises InvalidCall.
     """
-    if one.state is State.ESTABLISHED:
-        return Step(one)
-    _check_state(one, State.REP_SENT)
-    return _establish(one)
+    if connection.state is State.ESTABLISHED:
+        return Step(connection)
+    _check_state(connection, State.REP_SENT)
+    return _establish(connection)
 
 
-def reject(one: Connection, reason: int, data: bytes = b"") -> Step:
+def reject(connection: Connection, reason: int, data: bytes = b"") -> Step:
     """Reject the REQ, REP or SIDR_REQ that the peer has sent. Raises InvalidCall."""
-    _check_state(one, State.REQ_RECEIVED, State.REP_RECEIVED, State.SIDR_RECEIVED)
-    if one.state is State.SIDR_RECEIVED:
-        return Step(to_closed(one), SidrRep(one.remote_id, SidrStatus.REJECTED, data=data))
-    return Step(to_closed(one), _rejection(one, reason, data))
+    _check_state(connection, State.REQ_RECEIVED, State.REP_RECEIVED, State.SIDR_RECEIVED)
+    if connection.state is State.SIDR_RECEIVED:
+        return Step(
+            to_closed(connection), SidrRep(connection.remote_id, SidrStatus.REJECTED, data=data)
+        )
+    return Step(to_closed(connection), _rejection(connection, reason, data))
 
 
-def disconnect(one: Connection, now: float) -> Step:
+def disconnect(connection: Connection, current_time: float) -> Step:
     """End the connection, or confirm the peer's DREQ. Raises InvalidCall."""
-    if one.state in (State.DREQ_SENT, State.TIMEWAIT, State.CLOSED):
-        return Step(one)
-    _check_state(one, State.ESTABLISHED, State.REP_SENT, State.DREQ_RECEIVED)
-    if one.state is State.DREQ_RECEIVED:
-        drep = Drep(one.local_id, one.remote_id)
-        return Step(_to_timewait(one, drep, now), drep)
-    dreq = Dreq(one.local_id, one.remote_id, one.remote_qpn)
-    return Step(_with_repeat(one._replace(state=State.DREQ_SENT), dreq, now), dreq)
+    if connection.state in (State.DREQ_SENT, State.TIMEWAIT, State.CLOSED):
+        return Step(connection)
+    _check_state(connection, State.ESTABLISHED, State.REP_SENT, State.DREQ_RECEIVED)
+    if connection.state is State.DREQ_RECEIVED:
+        drep = Drep(connection.local_id, connection.remote_id)
+        return Step(_to_timewait(connection, drep, current_time), drep)
+    dreq = Dreq(connection.local_id, connection.remote_id, connection.remote_qpn)
+    return Step(_with_repeat(connection._replace(state=State.DREQ_SENT), dreq, current_time), dreq)
 
 
-def removal_message(one: Connection) -> Message | None:
+def removal_message(connection: Connection) -> Message | None:
     """Return the message that informs the peer of the removal of this side; None if none is
     needed.
     """
-    match one.state:
+    match connection.state:
         case State.REQ_SENT:
-            return _rejection(one, Reason.TIMEOUT, b"")
+            return _rejection(connection, Reason.TIMEOUT, b"")
         case State.REQ_RECEIVED | State.REP_RECEIVED | State.REP_SENT:
-            return _rejection(one, Reason.CONSUMER_DEFINED, b"")
+            return _rejection(connection, Reason.CONSUMER_DEFINED, b"")
         case State.ESTABLISHED:
-            return Dreq(one.local_id, one.remote_id, one.remote_qpn)
+            return Dreq(connection.local_id, connection.remote_id, connection.remote_qpn)
         case State.DREQ_RECEIVED:
-            return Drep(one.local_id, one.remote_id)
+            return Drep(connection.local_id, connection.remote_id)
         case State.SIDR_RECEIVED:
-            return SidrRep(one.remote_id, SidrStatus.REJECTED)
+            return SidrRep(connection.remote_id, SidrStatus.REJECTED)
         case _:
             return None
 
 
-def step_if_expired(one: Connection, now: float) -> Step:
+def step_if_expired(connection: Connection, current_time: float) -> Step:
     """Return the step to take if the connection's deadline has passed.
 
     If the deadline has not passed, the step changes nothing.
     """
-    if one.deadline is None or now < one.deadline:
-        return Step(one)
-    if one.state is State.TIMEWAIT:
-        return Step(to_closed(one), outcome=Outcome.TIMEWAIT_OVER)
-    if one.state is State.SIDR_RECEIVED:
-        return Step(to_closed(one), removal_message(one), Outcome.UNREACHABLE)
-    if one.state in (State.REQ_RECEIVED, State.REP_RECEIVED):  # its own program did not answer
-        return Step(to_closed(one), _rejection(one, Reason.TIMEOUT, b""), Outcome.UNREACHABLE)
-    if one.retries > 0:
-        again = one._replace(deadline=now + one.wait, retries=one.retries - 1)
-        return Step(again, one.repeat)
-    if one.state is State.DREQ_SENT:
-        return Step(_to_timewait(one, None, now), outcome=Outcome.DISCONNECTED)
-    if one.state is State.SIDR_SENT:
-        return Step(to_closed(one), outcome=Outcome.UNREACHABLE)
-    return Step(to_closed(one), _rejection(one, Reason.TIMEOUT, b""), Outcome.UNREACHABLE)
+    if connection.deadline is None or current_time < connection.deadline:
+        return Step(connection)
+    if connection.state is State.TIMEWAIT:
+        return Step(to_closed(connection), outcome=Outcome.TIMEWAIT_OVER)
+    if connection.state is State.SIDR_RECEIVED:
+        return Step(to_closed(connection), removal_message(connection), Outcome.UNREACHABLE)
+    # its own program did not answer
+    if connection.state in (State.REQ_RECEIVED, State.REP_RECEIVED):
+        return Step(
+            to_closed(connection), _rejection(connection, Reason.TIMEOUT, b""), Outcome.UNREACHABLE
+        )
+    if connection.retries > 0:
+        again = connection._replace(
+            deadline=current_time + connection.wait, retries=connection.retries - 1
+        )
+        return Step(again, connection.repeat)
+    if connection.state is State.DREQ_SENT:
+        return Step(_to_timewait(connection, None, current_time), outcome=Outcome.DISCONNECTED)
+    if connection.state is State.SIDR_SENT:
+        return Step(to_closed(connection), outcome=Outcome.UNREACHABLE)
+    return Step(
+        to_closed(connection), _rejection(connection, Reason.TIMEOUT, b""), Outcome.UNREACHABLE
+    )
 
 
-def receive(one: Connection, message: Message, now: float) -> Step:
+def receive(connection: Connection, message: Message, current_time: float) -> Step:
     """Process a message of the peer. A message that does not fit the connection's state changes
     nothing.
     """
     match message:
         case Req():
-            return _receive_req(one, now)
+            return _receive_req(connection, current_time)
         case Rep():
-            return _receive_rep(one, message, now)
+            return _receive_rep(connection, message, current_time)
         case Rtu():
-            return _establish(one, message) if one.state is State.REP_SENT else Step(one)
+            return (
+                _establish(connection, message)
+                if connection.state is State.REP_SENT
+                else Step(connection)
+            )
         case Rej():
-            return _receive_rej(one, message, now)
+            return _receive_rej(connection, message, current_time)
         case Mra():
-            return _receive_mra(one, message, now)
+            return _receive_mra(connection, message, current_time)
         case Dreq():
-            return _receive_dreq(one, message, now)
+            return _receive_dreq(connection, message, current_time)
         case Drep():
-            if one.state is not State.DREQ_SENT:
-                return Step(one)
-            return Step(_to_timewait(one, None, now), outcome=Outcome.DISCONNECTED, message=message)
-        case SidrRep():
-            if one.state is not State.SIDR_SENT:
-                return Step(one)
-            found = message.status == SidrStatus.VALID
+            if connection.state is not State.DREQ_SENT:
+                return Step(connection)
             return Step(
-                to_closed(one), None, Outcome.FOUND if found else Outcome.UNREACHABLE, message
+                _to_timewait(connection, None, current_time),
+                outcome=Outcome.DISCONNECTED,
+                message=message,
+            )
+        case SidrRep():
+            if connection.state is not State.SIDR_SENT:
+                return Step(connection)
+            is_valid = message.status == SidrStatus.VALID
+            return Step(
+                to_closed(connection),
+                None,
+                Outcome.FOUND if is_valid else Outcome.UNREACHABLE,
+                message,
             )
         case _:
-            return Step(one)
+            return Step(connection)
 
 
 _WAITS: Final = (16, 22)
@@ -272,94 +296,108 @@ An MRA makes the peer wait as long. A forged request occupies its queue pair no 
 """
 
 
-def _patience(one: Connection) -> float:
-    return min((1 + one.most_retries) * one.wait, LONGEST_ANSWER)
+def _patience(connection: Connection) -> float:
+    return min((1 + connection.most_retries) * connection.wait, LONGEST_ANSWER)
 
 
-def _within(code: int, least: int, most: int) -> int:
-    return min(max(code, least), most)
+def _within(code: int, min_code: int, max_code: int) -> int:
+    return min(max(code, min_code), max_code)
 
 
 _BEFORE: Final = (State.REQ_SENT, State.REP_SENT, State.REQ_RECEIVED, State.REP_RECEIVED)
 
 
-def _receive_req(one: Connection, now: float) -> Step:
-    if one.state is State.REQ_RECEIVED:  # not answered yet: the peer must wait longer
-        again = one._replace(deadline=min(now + _patience(one), one.latest))
-        return Step(again, Mra(one.local_id, one.remote_id, Rejected.REQ))
-    return Step(one, one.repeat if one.state is State.REP_SENT else None)
+def _receive_req(connection: Connection, current_time: float) -> Step:
+    if connection.state is State.REQ_RECEIVED:  # not answered yet: the peer must wait longer
+        again = connection._replace(
+            deadline=min(current_time + _patience(connection), connection.latest)
+        )
+        return Step(again, Mra(connection.local_id, connection.remote_id, Rejected.REQ))
+    return Step(connection, connection.repeat if connection.state is State.REP_SENT else None)
 
 
-def _receive_rep(one: Connection, rep: Rep, now: float) -> Step:
-    if one.state is State.REQ_SENT:
-        known = one._replace(remote_id=rep.local_id, remote_qpn=rep.qpn)
-        deadline = now + LONGEST_ANSWER
-        answered = known._replace(state=State.REP_RECEIVED, deadline=deadline, repeat=None)
+def _receive_rep(connection: Connection, rep: Rep, current_time: float) -> Step:
+    if connection.state is State.REQ_SENT:
+        updated_connection = connection._replace(remote_id=rep.local_id, remote_qpn=rep.qpn)
+        deadline = current_time + LONGEST_ANSWER
+        answered = updated_connection._replace(
+            state=State.REP_RECEIVED, deadline=deadline, repeat=None
+        )
         return Step(answered, None, Outcome.RESPONSE, rep)
-    repeated = one.state is State.ESTABLISHED and rep.local_id == one.remote_id
-    return Step(one, one.repeat if repeated else None)  # the RTU, if this side has sent one
+    repeated = connection.state is State.ESTABLISHED and rep.local_id == connection.remote_id
+    # the RTU, if this side has sent one
+    return Step(connection, connection.repeat if repeated else None)
 
 
-def _receive_rej(one: Connection, rej: Rej, now: float) -> Step:
-    if one.state in _BEFORE:
-        return Step(to_closed(one), None, Outcome.REJECTED, rej)
-    if one.state is State.ESTABLISHED:  # the RTU was lost, and the peer has ended the connection
-        return Step(_to_timewait(one, None, now), outcome=Outcome.DISCONNECTED, message=rej)
-    return Step(one)
+def _receive_rej(connection: Connection, rej: Rej, current_time: float) -> Step:
+    if connection.state in _BEFORE:
+        return Step(to_closed(connection), None, Outcome.REJECTED, rej)
+    # the RTU was lost, and the peer has ended the connection
+    if connection.state is State.ESTABLISHED:
+        return Step(
+            _to_timewait(connection, None, current_time), outcome=Outcome.DISCONNECTED, message=rej
+        )
+    return Step(connection)
 
 
-def _receive_mra(one: Connection, mra: Mra, now: float) -> Step:
-    about = {State.REQ_SENT: Rejected.REQ, State.REP_SENT: Rejected.REP}.get(one.state)
+def _receive_mra(connection: Connection, mra: Mra, current_time: float) -> Step:
+    about = {State.REQ_SENT: Rejected.REQ, State.REP_SENT: Rejected.REP}.get(connection.state)
     if about is None or mra.about != about:
-        return Step(one)
+        return Step(connection)
     service = timeout_to_seconds(min(mra.service_timeout, _LONGEST_SERVICE))
-    return Step(one._replace(deadline=now + one.wait + service))
+    return Step(connection._replace(deadline=current_time + connection.wait + service))
 
 
-def _receive_dreq(one: Connection, dreq: Dreq, now: float) -> Step:
-    if dreq.qpn != one.qpn:
-        return Step(one)
-    if one.state in (State.ESTABLISHED, State.REP_SENT):
-        disconnecting = one._replace(state=State.DREQ_RECEIVED, deadline=None, repeat=None)
+def _receive_dreq(connection: Connection, dreq: Dreq, current_time: float) -> Step:
+    if dreq.qpn != connection.qpn:
+        return Step(connection)
+    if connection.state in (State.ESTABLISHED, State.REP_SENT):
+        disconnecting = connection._replace(state=State.DREQ_RECEIVED, deadline=None, repeat=None)
         return Step(disconnecting, None, Outcome.DISCONNECTED, dreq)
-    drep = Drep(one.local_id, one.remote_id)
-    if one.state is State.DREQ_SENT:  # both sides have sent a DREQ at the same time
-        return Step(_to_timewait(one, drep, now), drep, Outcome.DISCONNECTED, dreq)
-    return Step(one, drep if one.state is State.TIMEWAIT else None)
+    drep = Drep(connection.local_id, connection.remote_id)
+    if connection.state is State.DREQ_SENT:  # both sides have sent a DREQ at the same time
+        return Step(_to_timewait(connection, drep, current_time), drep, Outcome.DISCONNECTED, dreq)
+    return Step(connection, drep if connection.state is State.TIMEWAIT else None)
 
 
-def _establish(one: Connection, message: Message | None = None) -> Step:
-    done = one._replace(state=State.ESTABLISHED, deadline=None, repeat=None)
-    return Step(done, None, Outcome.ESTABLISHED, message)
+def _establish(connection: Connection, message: Message | None = None) -> Step:
+    established_connection = connection._replace(
+        state=State.ESTABLISHED, deadline=None, repeat=None
+    )
+    return Step(established_connection, None, Outcome.ESTABLISHED, message)
 
 
-def _with_repeat(one: Connection, message: Message, now: float) -> Connection:
+def _with_repeat(connection: Connection, message: Message, current_time: float) -> Connection:
     """Return the connection, with repetitions of a message scheduled.
 
     They end when the peer answers or the retries are used up.
     """
-    return one._replace(repeat=message, deadline=now + one.wait, retries=one.most_retries)
+    return connection._replace(
+        repeat=message, deadline=current_time + connection.wait, retries=connection.most_retries
+    )
 
 
-def _to_timewait(one: Connection, repeat: Message | None, now: float) -> Connection:
-    return one._replace(state=State.TIMEWAIT, repeat=repeat, deadline=now + one.timewait)
+def _to_timewait(connection: Connection, repeat: Message | None, current_time: float) -> Connection:
+    return connection._replace(
+        state=State.TIMEWAIT, repeat=repeat, deadline=current_time + connection.timewait
+    )
 
 
-def to_closed(one: Connection) -> Connection:
+def to_closed(connection: Connection) -> Connection:
     """Return the connection in the state CLOSED, without a deadline."""
-    return one._replace(state=State.CLOSED, deadline=None, repeat=None)
+    return connection._replace(state=State.CLOSED, deadline=None, repeat=None)
 
 
-def _rejection(one: Connection, reason: int, data: bytes) -> Rej:
+def _rejection(connection: Connection, reason: int, data: bytes) -> Rej:
     about = {
         State.REQ_RECEIVED: Rejected.REQ,
         State.REP_RECEIVED: Rejected.REP,
         State.REQ_SENT: Rejected.OTHER,
         State.REP_SENT: Rejected.OTHER,
-    }[one.state]
-    return Rej(one.local_id, one.remote_id, about, reason, data)
+    }[connection.state]
+    return Rej(connection.local_id, connection.remote_id, about, reason, data)
 
 
-def _check_state(one: Connection, *states: State) -> None:
-    if one.state not in states:
-        raise InvalidCall(one.state.value)
+def _check_state(connection: Connection, *states: State) -> None:
+    if connection.state not in states:
+        raise InvalidCall(connection.state.value)

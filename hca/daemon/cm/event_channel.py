@@ -55,8 +55,8 @@ class Channel:
 
     def take_reading_end(self) -> int:
         """Return the client's end of the pipe, which the caller must close."""
-        taken, self.reading_fd = self.reading_fd, -1
-        return taken
+        reading_fd, self.reading_fd = self.reading_fd, -1
+        return reading_fd
 
     def emit(self, event: CmEvent) -> None:
         """Append an event to the channel."""
@@ -80,12 +80,12 @@ class Channel:
         events.
         """
         unread = self._unread()
-        taken = [event for event in unread if event.handle in handles]
+        removed_events = [event for event in unread if event.handle in handles]
         self._waits.count -= len(self._waiting)
         self._waiting = deque(bytes(event) for event in unread if event.handle not in handles)
         self._waits.count += len(self._waiting)
         self._write()
-        return taken
+        return removed_events
 
     def close(self) -> None:
         """Close hcad's ends of the pipe; a reader then gets an end of file."""
@@ -106,7 +106,7 @@ class Channel:
             pass
         count = len(raw) // EVENT_BYTES
         events = [CmEvent.from_buffer_copy(raw, i * EVENT_BYTES) for i in range(count)]
-        return events + [CmEvent.from_buffer_copy(one) for one in self._waiting]
+        return events + [CmEvent.from_buffer_copy(waiting_event) for waiting_event in self._waiting]
 
     def _write(self) -> None:
         while self._waiting:
@@ -141,18 +141,18 @@ class Channels:
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         self._share.charge(_DESCRIPTORS)
         try:
-            made = self._channels[handle] = Channel(self._waits)
+            channel = self._channels[handle] = Channel(self._waits)
         except OSError:
             self._share.refund(_DESCRIPTORS)
             raise
-        return made
+        return channel
 
     def get(self, handle: int) -> Channel:
         """Return the channel with a handle. Raises OSError."""
-        found = self._channels.get(handle)
-        if found is None:
+        channel = self._channels.get(handle)
+        if channel is None:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        return found
+        return channel
 
     def end(self, handle: int) -> None:
         """Close an event channel that no id uses. Raises OSError."""

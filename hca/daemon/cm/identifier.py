@@ -35,7 +35,7 @@ class Client(Protocol):
         request.
         """
 
-    def handle_outcome(self, one: "CmId", outcome: Outcome, message: Message | None) -> None:
+    def handle_outcome(self, cm_id: "CmId", outcome: Outcome, message: Message | None) -> None:
         """Process an event of an id's connection."""
 
 

@@ -105,168 +105,173 @@ class Ids:
         """Close an event channel that no id uses. Raises OSError."""
         self._channels.end(handle)
 
-    def create_id(self, wanted: cm.CmIdCreate) -> HcaHandle:
+    def create_id(self, request: cm.CmIdCreate) -> HcaHandle:
         """Create a communication id. Raises OSError."""
-        channel = self._channels.get(wanted.channel)
-        if wanted.port_space not in _SPACES:
+        channel = self._channels.get(request.channel)
+        if request.port_space not in _SPACES:
             raise _os_error(errno.EOPNOTSUPP)
         if len(self._ids) >= cm.CM_MAX_IDS:
             raise _os_error(errno.ENOMEM)
-        return HcaHandle(self._add(channel, wanted.port_space).handle)
+        return HcaHandle(self._add(channel, request.port_space).handle)
 
     def destroy_id(self, handle: int) -> None:
         """Remove an id and inform the peer of its connection. Raises OSError."""
-        one = _get(self._ids, handle)
+        cm_id = _get(self._ids, handle)
         # Requests to the id that the client has not read yet are removed, too.
         unheard: list[CmId] = []
-        if one.state is IdState.LISTENING:
-            unheard = [other for other in self._ids.values() if other.listener is one]
-        gone = one.channel.withdraw({handle, *(other.handle for other in unheard)})
+        if cm_id.state is IdState.LISTENING:
+            unheard = [
+                unheard_id for unheard_id in self._ids.values() if unheard_id.listener is cm_id
+            ]
+        gone = cm_id.channel.withdraw({handle, *(unheard_id.handle for unheard_id in unheard)})
         removed = {event.handle for event in gone if event.type == CmEventType.CONNECT_REQUEST}
-        for other in unheard:
-            other.leave_backlog()
-            other.listener = None
-            if other.handle in removed:
-                self._remove(other)
+        for unheard_id in unheard:
+            unheard_id.leave_backlog()
+            unheard_id.listener = None
+            if unheard_id.handle in removed:
+                self._remove(unheard_id)
             else:
-                _give_back(other, gone)
-        self._remove(one)
+                _give_back(unheard_id, gone)
+        self._remove(cm_id)
 
-    def bind(self, wanted: cm.CmBind) -> cm.CmRoute:
+    def bind(self, request: cm.CmBind) -> cm.CmRoute:
         """Assign an address and a port to an id. Raises OSError."""
-        one = _get(self._ids, wanted.handle)
-        if one.state is not IdState.NEW:
+        cm_id = _get(self._ids, request.handle)
+        if cm_id.state is not IdState.NEW:
             raise _os_error(errno.EINVAL)
-        source = bytes(wanted.source.address)
+        source = bytes(request.source.address)
         if source not in (_ANY, *self.function.gids) and not self._near(source):
             raise _os_error(errno.EADDRNOTAVAIL)
-        self._bind(one, source, wanted.source.port, bool(wanted.reuse))
-        return one.route()
+        self._bind(cm_id, source, request.source.port, bool(request.reuse))
+        return cm_id.route()
 
-    def listen(self, wanted: cm.CmPair) -> cm.CmRoute:
+    def listen(self, request: cm.CmPair) -> cm.CmRoute:
         """Listen on an id's port. Raises OSError."""
-        one = _get(self._ids, wanted.handle)
-        if one.state is IdState.NEW:
-            self._bind(one, _ANY, 0, reuse=False)
-        if one.state is not IdState.BOUND:
+        cm_id = _get(self._ids, request.handle)
+        if cm_id.state is IdState.NEW:
+            self._bind(cm_id, _ANY, 0, reuse=False)
+        if cm_id.state is not IdState.BOUND:
             raise _os_error(errno.EINVAL)
-        if one.service in self.function.listeners:
+        if cm_id.service in self.function.listeners:
             raise _os_error(errno.EADDRINUSE)
-        one.backlog = min(wanted.value, cm.CM_MAX_BACKLOG) or cm.CM_MAX_BACKLOG
-        one.state = IdState.LISTENING
-        self.function.listeners[one.service] = one
-        return one.route()
+        cm_id.backlog = min(request.value, cm.CM_MAX_BACKLOG) or cm.CM_MAX_BACKLOG
+        cm_id.state = IdState.LISTENING
+        self.function.listeners[cm_id.service] = cm_id
+        return cm_id.route()
 
-    def resolve_address(self, wanted: cm.CmBind) -> None:
+    def resolve_address(self, request: cm.CmBind) -> None:
         """Find the function with the destination address of an id; an event reports the result.
 
         Raises OSError.
         """
-        one = _get(self._ids, wanted.handle)
-        if one.state not in (IdState.NEW, IdState.BOUND):
+        cm_id = _get(self._ids, request.handle)
+        if cm_id.state not in (IdState.NEW, IdState.BOUND):
             raise _os_error(errno.EINVAL)
-        if one.channel.is_full:
+        if cm_id.channel.is_full:
             raise _os_error(errno.ENOBUFS)
-        destination = bytes(wanted.destination.address)
+        destination = bytes(request.destination.address)
         group = private_data.is_multicast(destination)
-        if group and not one.is_datagrams:
+        if group and not cm_id.is_datagrams:
             raise _os_error(errno.EADDRNOTAVAIL)
-        if one.state is IdState.NEW:
-            source = bytes(wanted.source.address)
+        if cm_id.state is IdState.NEW:
+            source = bytes(request.source.address)
             if source not in (_ANY, *self.function.gids) and not self._near(source):
                 raise _os_error(errno.EADDRNOTAVAIL)
-            self._bind(one, source, wanted.source.port, bool(wanted.reuse))
-        one.anywhere = destination == _ANY or self._near(destination)
-        one.destination, one.destination_port = destination, wanted.destination.port
-        elsewhere = not (one.anywhere or group)
+            self._bind(cm_id, source, request.source.port, bool(request.reuse))
+        cm_id.anywhere = destination == _ANY or self._near(destination)
+        cm_id.destination, cm_id.destination_port = destination, request.destination.port
+        elsewhere = not (cm_id.anywhere or group)
         if elsewhere:
-            one.gid = self.manager.source_towards(self.function, destination)
-        status = self._unreachable(one.gid, destination) if elsewhere else 0
-        one.state = IdState.BOUND if status else IdState.RESOLVED
+            cm_id.gid = self.manager.source_towards(self.function, destination)
+        status = self._unreachable(cm_id.gid, destination) if elsewhere else 0
+        cm_id.state = IdState.BOUND if status else IdState.RESOLVED
         kind = CmEventType.ADDR_ERROR if status else CmEventType.ADDR_RESOLVED
-        self._emit(one, events.make_event(one, kind, -status))
+        self._emit(cm_id, events.make_event(cm_id, kind, -status))
 
     def resolve_route(self, handle: int) -> None:
         """Find the route to an id's destination; an event reports the result. Raises OSError."""
-        one = _get(self._ids, handle)
-        if one.state is not IdState.RESOLVED:
+        cm_id = _get(self._ids, handle)
+        if cm_id.state is not IdState.RESOLVED:
             raise _os_error(errno.EINVAL)
-        one.state = IdState.ROUTED
-        self._emit(one, events.make_event(one, CmEventType.ROUTE_RESOLVED))
+        cm_id.state = IdState.ROUTED
+        self._emit(cm_id, events.make_event(cm_id, CmEventType.ROUTE_RESOLVED))
 
-    def join(self, wanted: cm.CmBind) -> None:
+    def join(self, request: cm.CmBind) -> None:
         """Permit a datagram id to use a multicast group; an event reports the group's GID. Raises
         OSError.
 
         The client attaches its queue pair to the group by a verb later; hcad evaluates policy
         then.
         """
-        one = _get(self._ids, wanted.handle)
-        group = bytes(wanted.destination.address)
-        bound = one.state in (IdState.BOUND, IdState.RESOLVED, IdState.ROUTED)
-        if not (one.is_datagrams and bound and private_data.is_multicast(group)):
+        cm_id = _get(self._ids, request.handle)
+        group = bytes(request.destination.address)
+        bound = cm_id.state in (IdState.BOUND, IdState.RESOLVED, IdState.ROUTED)
+        if not (cm_id.is_datagrams and bound and private_data.is_multicast(group)):
             raise _os_error(errno.EINVAL)
-        if one.channel.is_full:
+        if cm_id.channel.is_full:
             raise _os_error(errno.ENOBUFS)
         source = self.manager.source_towards(self.function, group)
-        self._emit(one, events.make_join_event(one, self.function, group, source))
+        self._emit(cm_id, events.make_join_event(cm_id, self.function, group, source))
 
-    def connect(self, wanted: cm.CmConnect) -> None:
+    def connect(self, request: cm.CmConnect) -> None:
         """Request a connection, or query a service for its datagram queue pair. Raises OSError."""
-        one = _get(self._ids, wanted.handle)
-        if one.state is not IdState.ROUTED or private_data.is_multicast(one.destination):
+        cm_id = _get(self._ids, request.handle)
+        if cm_id.state is not IdState.ROUTED or private_data.is_multicast(cm_id.destination):
             raise _os_error(errno.EINVAL)
-        service = one.port_space << 16 | one.destination_port
-        peer = one.destination
-        if one.anywhere:
+        service = cm_id.port_space << 16 | cm_id.destination_port
+        peer = cm_id.destination
+        if cm_id.anywhere:
             shared = self._shared_loopback
             server = self.manager.server_of(service, self.function) if shared else self.function
             peer = server.gid
-        kind: type = SidrReq if one.is_datagrams else Req
-        data = events.private_data(wanted, MOST_DATA[kind] - _HEADER)
-        header = private_data.Endpoints(one.gid, one.port, peer)
+        kind: type = SidrReq if cm_id.is_datagrams else Req
+        data = events.private_data(request, MOST_DATA[kind] - _HEADER)
+        header = private_data.Endpoints(cm_id.gid, cm_id.port, peer)
         try:
             data = private_data.pack(header) + data
         except ValueError as err:
             raise OSError(errno.EAFNOSUPPORT, str(err)) from err
-        one.psn, one.peer = secrets.randbits(24), peer
+        cm_id.psn, cm_id.peer = secrets.randbits(24), peer
         number = self.manager.new_number()
-        request: Req | SidrReq
-        if one.is_datagrams:
-            request = SidrReq(number, service, data=data.ljust(MOST_DATA[SidrReq], b"\0"))
+        message: Req | SidrReq
+        if cm_id.is_datagrams:
+            message = SidrReq(number, service, data=data.ljust(MOST_DATA[SidrReq], b"\0"))
         else:
-            path = Path(one.gid, peer, wanted.traffic_class)
+            path = Path(cm_id.gid, peer, request.traffic_class)
             mtu = self.manager.mtu_of(self.function, peer)
-            if wanted.qpn:
-                self.manager.bindings.check_unconnected(one.gid, wanted.qpn)
-            request = events.make_req(wanted, number, service, path, one.psn, data, mtu)
-        one.request = request
-        one.state = IdState.CONNECTING
-        one.endpoint = self.manager.request(one.gid, peer, request, one)
+            if request.qpn:
+                self.manager.bindings.check_unconnected(cm_id.gid, request.qpn)
+            message = events.make_req(request, number, service, path, cm_id.psn, data, mtu)
+        cm_id.request = message
+        cm_id.state = IdState.CONNECTING
+        cm_id.endpoint = self.manager.request(cm_id.gid, peer, message, cm_id)
 
-    def accept(self, wanted: cm.CmConnect) -> None:
+    def accept(self, request: cm.CmConnect) -> None:
         """Accept a connection request. Raises OSError."""
-        one, endpoint = self.get_connected(wanted.handle)
+        cm_id, endpoint = self.get_connected(request.handle)
         number = endpoint.connection.local_id
         answer: Rep | SidrRep
-        if one.is_datagrams:
-            data = events.private_data(wanted, MOST_DATA[SidrRep])
-            key = wanted.qkey or cm.CM_UDP_QKEY
-            qpn = events.queue_pair(wanted)
-            answer = SidrRep(number, SidrStatus.VALID, qpn, one.service, key, data)
+        if cm_id.is_datagrams:
+            data = events.private_data(request, MOST_DATA[SidrRep])
+            key = request.qkey or cm.CM_UDP_QKEY
+            qpn = events.queue_pair(request)
+            answer = SidrRep(number, SidrStatus.VALID, qpn, cm_id.service, key, data)
         else:
-            data = events.private_data(wanted, MOST_DATA[Rep])
-            self.manager.bindings.check_unconnected(one.gid, wanted.qpn)
+            data = events.private_data(request, MOST_DATA[Rep])
+            self.manager.bindings.check_unconnected(cm_id.gid, request.qpn)
             answer = events.make_rep(
-                wanted, number, endpoint.connection.remote_id, wanted.qpn, one.psn, data
+                request, number, endpoint.connection.remote_id, request.qpn, cm_id.psn, data
             )
-        self._step(endpoint, lambda now: connection.accept(endpoint.connection, answer, now))
-        one.leave_backlog()
+        self._step(
+            endpoint,
+            lambda current_time: connection.accept(endpoint.connection, answer, current_time),
+        )
+        cm_id.leave_backlog()
 
     def establish(self, handle: int) -> None:
         """Confirm with an RTU that the peer has accepted a connection request. Raises OSError."""
         _, endpoint = self.get_connected(handle)
-        self._step(endpoint, lambda now: connection.establish(endpoint.connection))
+        self._step(endpoint, lambda current_time: connection.establish(endpoint.connection))
 
     def notify(self, handle: int) -> None:
         """Treat data on an id's connection as the connection's RTU, which may have been lost.
@@ -274,32 +279,36 @@ class Ids:
         Raises OSError.
         """
         _, endpoint = self.get_connected(handle)
-        self._step(endpoint, lambda now: connection.notify(endpoint.connection))
+        self._step(endpoint, lambda current_time: connection.notify(endpoint.connection))
 
-    def reject(self, wanted: cm.CmReject) -> None:
+    def reject(self, request: cm.CmReject) -> None:
         """Reject the peer's request for a connection, or the peer's answer to the client's request.
 
         Raises OSError.
         """
-        one, endpoint = self.get_connected(wanted.handle)
-        data = events.private_data(wanted, MOST_DATA[SidrRep if one.is_datagrams else Rej])
+        cm_id, endpoint = self.get_connected(request.handle)
+        data = events.private_data(request, MOST_DATA[SidrRep if cm_id.is_datagrams else Rej])
         reason = Reason.CONSUMER_DEFINED
-        self._step(endpoint, lambda now: connection.reject(endpoint.connection, reason, data))
-        one.leave_backlog()
+        self._step(
+            endpoint, lambda current_time: connection.reject(endpoint.connection, reason, data)
+        )
+        cm_id.leave_backlog()
 
     def disconnect(self, handle: int) -> None:
         """End a connection, or confirm that the peer has ended it. Raises OSError."""
         _, endpoint = self.get_connected(handle)
-        self._step(endpoint, lambda now: connection.disconnect(endpoint.connection, now))
+        self._step(
+            endpoint, lambda current_time: connection.disconnect(endpoint.connection, current_time)
+        )
 
-    def migrate(self, wanted: cm.CmPair) -> None:
+    def migrate(self, request: cm.CmPair) -> None:
         """Move an id, with its unread events, to another event channel. Raises OSError."""
-        one = _get(self._ids, wanted.handle)
-        channel = self._channels.get(wanted.value)
-        unread = one.channel.withdraw({one.handle})
-        one.channel.ids -= 1
+        cm_id = _get(self._ids, request.handle)
+        channel = self._channels.get(request.value)
+        unread = cm_id.channel.withdraw({cm_id.handle})
+        cm_id.channel.ids -= 1
         channel.ids += 1
-        one.channel = channel
+        cm_id.channel = channel
         for event in unread:
             channel.emit(event)
 
@@ -308,50 +317,50 @@ class Ids:
         if listener.waiting >= listener.backlog or len(self._ids) >= cm.CM_MAX_IDS:
             return False
         try:
-            one = self._add(listener.channel, listener.port_space)
+            cm_id = self._add(listener.channel, listener.port_space)
         except OSError:
             return False
         header = private_data.unpack(request.data)
-        one.state = IdState.CONNECTING
-        one.gid = one.source = endpoint.local
-        one.port = listener.port
-        one.destination, one.destination_port = endpoint.peer, header.port
-        one.peer, one.psn = endpoint.peer, secrets.randbits(24)
-        one.endpoint, one.listener, one.request = endpoint, listener, request
-        endpoint.owner = one
+        cm_id.state = IdState.CONNECTING
+        cm_id.gid = cm_id.source = endpoint.local
+        cm_id.port = listener.port
+        cm_id.destination, cm_id.destination_port = endpoint.peer, header.port
+        cm_id.peer, cm_id.psn = endpoint.peer, secrets.randbits(24)
+        cm_id.endpoint, cm_id.listener, cm_id.request = endpoint, listener, request
+        endpoint.owner = cm_id
         listener.waiting += 1
-        self._emit(one, events.make_request_event(one, self.function, request))
+        self._emit(cm_id, events.make_request_event(cm_id, self.function, request))
         return True
 
-    def handle_outcome(self, one: CmId, outcome: Outcome, message: Message | None) -> None:
+    def handle_outcome(self, cm_id: CmId, outcome: Outcome, message: Message | None) -> None:
         """Send the client an event with a connection's outcome."""
         if outcome in (Outcome.REJECTED, Outcome.UNREACHABLE):
-            one.leave_backlog()
-        self._emit(one, events.make_outcome_event(one, self.function, outcome, message))
+            cm_id.leave_backlog()
+        self._emit(cm_id, events.make_outcome_event(cm_id, self.function, outcome, message))
 
     def _add(self, channel: Channel, space: int) -> CmId:
         """Add an id whose events go to ``channel``. Raises OSError."""
         self._share.charge(0, 0, _ID_BYTES)
-        one = CmId(self._handle(), self, channel, space, self.function.gid)
-        self._ids[one.handle] = one
+        cm_id = CmId(self._handle(), self, channel, space, self.function.gid)
+        self._ids[cm_id.handle] = cm_id
         channel.ids += 1
-        return one
+        return cm_id
 
-    def _remove(self, one: CmId) -> None:
-        del self._ids[one.handle]
-        one.leave_backlog()
-        one.unlisten()
-        if one.endpoint is not None:
-            self.manager.destroy(one.endpoint)
-            one.endpoint = None
-        one.release_port()
+    def _remove(self, cm_id: CmId) -> None:
+        del self._ids[cm_id.handle]
+        cm_id.leave_backlog()
+        cm_id.unlisten()
+        if cm_id.endpoint is not None:
+            self.manager.destroy(cm_id.endpoint)
+            cm_id.endpoint = None
+        cm_id.release_port()
         self._share.refund(0, 0, _ID_BYTES)
-        one.channel.ids -= 1
+        cm_id.channel.ids -= 1
 
-    def _bind(self, one: CmId, source: bytes, port: int, reuse: bool) -> None:
-        one.take_port(port or self._free_port(one.port_space), reuse)
-        one.source = source
-        one.state = IdState.BOUND
+    def _bind(self, cm_id: CmId, source: bytes, port: int, reuse: bool) -> None:
+        cm_id.take_port(port or self._free_port(cm_id.port_space), reuse)
+        cm_id.source = source
+        cm_id.state = IdState.BOUND
 
     def _free_port(self, space: int) -> int:
         for _ in range(4 * (_LAST_PORT - _FIRST_PORT)):
@@ -376,10 +385,10 @@ class Ids:
 
     def get_connected(self, handle: int) -> tuple[CmId, Endpoint]:
         """Return an id and the endpoint of its connection. Raises OSError if the id has none."""
-        one = _get(self._ids, handle)
-        if one.endpoint is None:
+        cm_id = _get(self._ids, handle)
+        if cm_id.endpoint is None:
             raise _os_error(errno.EINVAL)
-        return one, one.endpoint
+        return cm_id, cm_id.endpoint
 
     def _step(self, endpoint: Endpoint, make: Callable[[float], Step]) -> None:
         try:
@@ -388,8 +397,8 @@ class Ids:
             raise OSError(errno.EINVAL, f"the connection is in state {err}") from err
         self.manager.apply(endpoint, step)
 
-    def _emit(self, one: CmId, event: CmEvent) -> None:
-        one.channel.emit(event)
+    def _emit(self, cm_id: CmId, event: CmEvent) -> None:
+        cm_id.channel.emit(event)
 
     def _handle(self) -> int:
         handle = self._next
@@ -397,10 +406,10 @@ class Ids:
         return handle
 
 
-def _give_back(one: CmId, events: list[CmEvent]) -> None:
+def _give_back(cm_id: CmId, events: list[CmEvent]) -> None:
     for event in events:
-        if event.handle == one.handle:
-            one.channel.emit(event)
+        if event.handle == cm_id.handle:
+            cm_id.channel.emit(event)
 
 
 def _os_error(number: int) -> OSError:

@@ -89,25 +89,31 @@ def _upper(value: int, low: int) -> int:
     return value << 8 | low
 
 
-def _encode_req(one: Req) -> tuple[Attribute, bytes]:
+def _encode_req(req: Req) -> tuple[Attribute, bytes]:
     path = _PATH.pack(
-        *(_PERMISSIVE_LID, _PERMISSIVE_LID, one.path.source, one.path.destination),
-        one.path.flow_label << 12 | _RATE,
-        *(one.path.traffic_class, one.path.hop_limit),
-        one.path.service_level << 4,
-        one.path.ack_timeout << 3,
+        _PERMISSIVE_LID,
+        _PERMISSIVE_LID,
+        req.path.source,
+        req.path.destination,
+        req.path.flow_label << 12 | _RATE,
+        req.path.traffic_class,
+        req.path.hop_limit,
+        req.path.service_level << 4,
+        req.path.ack_timeout << 3,
     )
-    transport = one.transport << 1 | one.flow_control
+    transport = req.transport << 1 | req.flow_control
     body = _REQ.pack(
-        *(one.local_id, one.service, one.guid),
+        req.local_id,
+        req.service,
+        req.guid,
         0,  # Q_Key
-        _upper(one.qpn, one.responder_resources),
-        _upper(0, one.initiator_depth),
-        _upper(0, one.response_timeout << 3 | transport),
-        _upper(one.psn, one.response_timeout << 3 | one.retry_count),
-        one.pkey,
-        one.mtu << 4 | one.rnr_retry_count,
-        one.max_retries << 4 | one.srq << 3,
+        _upper(req.qpn, req.responder_resources),
+        _upper(0, req.initiator_depth),
+        _upper(0, req.response_timeout << 3 | transport),
+        _upper(req.psn, req.response_timeout << 3 | req.retry_count),
+        req.pkey,
+        req.mtu << 4 | req.rnr_retry_count,
+        req.max_retries << 4 | req.srq << 3,
         path,
     )
     return Attribute.REQ, body
@@ -120,7 +126,12 @@ def _decode_req(body: bytes) -> Req:
     _, _, source, destination, flow, traffic, hops, level, timeout = _PATH.unpack(raw)
     path = Path(source, destination, traffic, hops, flow >> 12, level >> 4, timeout >> 3)
     return Req(
-        *(local_id, service, path, qpn >> 8, psn >> 8, guid),
+        local_id,
+        service,
+        path,
+        qpn >> 8,
+        psn >> 8,
+        guid,
         responder_resources=qpn & 0xFF,
         initiator_depth=depth & 0xFF,
         retry_count=psn & 7,
@@ -136,14 +147,19 @@ def _decode_req(body: bytes) -> Req:
     )
 
 
-def _encode_rep(one: Rep) -> tuple[Attribute, bytes]:
+def _encode_rep(rep: Rep) -> tuple[Attribute, bytes]:
     body = _REP.pack(
-        *(one.local_id, one.remote_id, 0),
-        *(one.qpn << 8, 0, one.psn << 8),
-        *(one.responder_resources, one.initiator_depth),
-        one.flow_control,
-        one.rnr_retry_count << 5 | one.srq << 4,
-        one.guid,
+        rep.local_id,
+        rep.remote_id,
+        0,
+        rep.qpn << 8,
+        0,
+        rep.psn << 8,
+        rep.responder_resources,
+        rep.initiator_depth,
+        rep.flow_control,
+        rep.rnr_retry_count << 5 | rep.srq << 4,
+        rep.guid,
     )
     return Attribute.REP, body
 
@@ -153,7 +169,13 @@ def _decode_rep(body: bytes) -> Rep:
         body
     )
     return Rep(
-        *(local_id, remote_id, qpn >> 8, psn >> 8, guid, resources, depth),
+        local_id,
+        remote_id,
+        qpn >> 8,
+        psn >> 8,
+        guid,
+        resources,
+        depth,
         rnr_retry_count=retries >> 5,
         flow_control=flow & 1,
         srq=retries >> 4 & 1,
@@ -161,9 +183,11 @@ def _decode_rep(body: bytes) -> Rep:
     )
 
 
-def _encode_mra(one: Mra) -> tuple[Attribute, bytes]:
-    numbers = (one.local_id, one.remote_id, one.about << 6, one.service_timeout << 3)
-    return Attribute.MRA, struct.pack(">IIBB", *numbers)
+def _encode_mra(mra: Mra) -> tuple[Attribute, bytes]:
+    body = struct.pack(
+        ">IIBB", mra.local_id, mra.remote_id, mra.about << 6, mra.service_timeout << 3
+    )
+    return Attribute.MRA, body
 
 
 def _decode_mra(body: bytes) -> Mra:
@@ -171,9 +195,9 @@ def _decode_mra(body: bytes) -> Mra:
     return Mra(local_id, remote_id, about >> 6, timeout >> 3)
 
 
-def _encode_rej(one: Rej) -> tuple[Attribute, bytes]:
-    numbers = (one.local_id, one.remote_id, one.about << 6, 0, one.reason)
-    return Attribute.REJ, struct.pack(">IIBBH72x", *numbers)
+def _encode_rej(rej: Rej) -> tuple[Attribute, bytes]:
+    body = struct.pack(">IIBBH72x", rej.local_id, rej.remote_id, rej.about << 6, 0, rej.reason)
+    return Attribute.REJ, body
 
 
 def _decode_rej(body: bytes) -> Rej:
@@ -181,8 +205,8 @@ def _decode_rej(body: bytes) -> Rej:
     return Rej(local_id, remote_id, about >> 6, reason, body[84:])
 
 
-def _encode_dreq(one: Dreq) -> tuple[Attribute, bytes]:
-    return Attribute.DREQ, struct.pack(">III", one.local_id, one.remote_id, one.qpn << 8)
+def _encode_dreq(dreq: Dreq) -> tuple[Attribute, bytes]:
+    return Attribute.DREQ, struct.pack(">III", dreq.local_id, dreq.remote_id, dreq.qpn << 8)
 
 
 def _decode_dreq(body: bytes) -> Dreq:
@@ -190,8 +214,10 @@ def _decode_dreq(body: bytes) -> Dreq:
     return Dreq(local_id, remote_id, qpn >> 8, body[12:])
 
 
-def _encode_sidr_req(one: SidrReq) -> tuple[Attribute, bytes]:
-    return Attribute.SIDR_REQ, struct.pack(">IHxxQ", one.request, one.pkey, one.service)
+def _encode_sidr_req(sidr_req: SidrReq) -> tuple[Attribute, bytes]:
+    return Attribute.SIDR_REQ, struct.pack(
+        ">IHxxQ", sidr_req.request, sidr_req.pkey, sidr_req.service
+    )
 
 
 def _decode_sidr_req(body: bytes) -> SidrReq:
@@ -199,9 +225,16 @@ def _decode_sidr_req(body: bytes) -> SidrReq:
     return SidrReq(request, service, pkey, body[16:])
 
 
-def _encode_sidr_rep(one: SidrRep) -> tuple[Attribute, bytes]:
-    numbers = (one.request, one.status, one.qpn << 8, one.service, one.qkey)
-    return Attribute.SIDR_REP, struct.pack(">IB3xIQI72x", *numbers)
+def _encode_sidr_rep(sidr_rep: SidrRep) -> tuple[Attribute, bytes]:
+    body = struct.pack(
+        ">IB3xIQI72x",
+        sidr_rep.request,
+        sidr_rep.status,
+        sidr_rep.qpn << 8,
+        sidr_rep.service,
+        sidr_rep.qkey,
+    )
+    return Attribute.SIDR_REP, body
 
 
 def _decode_sidr_rep(body: bytes) -> SidrRep:
@@ -210,7 +243,7 @@ def _decode_sidr_rep(body: bytes) -> SidrRep:
 
 
 def _ids(attribute: Attribute) -> Callable[[Any], tuple[Attribute, bytes]]:
-    return lambda one: (attribute, struct.pack(">II", one.local_id, one.remote_id))
+    return lambda message: (attribute, struct.pack(">II", message.local_id, message.remote_id))
 
 
 def _two(kind: type[Rtu] | type[Drep], body: bytes) -> Message:

@@ -123,8 +123,8 @@ class Manager:
 
         The MTU of a peer on another node is not known; the result is then the function's MTU.
         """
-        other = self._functions.get(peer)
-        return function.mtu if other is None else min(function.mtu, other.mtu)
+        peer_function = self._functions.get(peer)
+        return function.mtu if peer_function is None else min(function.mtu, peer_function.mtu)
 
     def server_of(self, service: int, first: Function) -> Function:
         """Return the function that serves a service, or ``first`` if no function serves it.
@@ -134,8 +134,10 @@ class Manager:
         """
         if service in first.listeners:
             return first
-        serving = [one for one in self._functions.values() if service in one.listeners]
-        return min(serving, key=lambda one: one.gid, default=first)
+        serving = [
+            function for function in self._functions.values() if service in function.listeners
+        ]
+        return min(serving, key=lambda function: function.gid, default=first)
 
     def new_number(self) -> int:
         """Return an unpredictable 32-bit number for a new connection."""
@@ -149,11 +151,11 @@ class Manager:
 
         ``request`` contains a number from ``new_number``.
         """
-        now = self._clock()
+        current_time = self._clock()
         if isinstance(request, Req):
-            step = cm.request(request, now)
+            step = cm.request(request, current_time)
         else:
-            step = cm.resolve_service(request, now, timeout_to_seconds(20), 15)
+            step = cm.resolve_service(request, current_time, timeout_to_seconds(20), 15)
         claim = Claim(local, peer, service_of(request.service))
         endpoint = Endpoint(step.connection, local, peer, request.service, False, claim, owner)
         self._endpoints[step.connection.local_id] = endpoint
@@ -166,14 +168,17 @@ class Manager:
         """Apply a step to an endpoint: set the deadline, send the message, report the outcome to
         the owner.
         """
-        before, after = endpoint.connection, step.connection
-        endpoint.connection = after
-        if after.deadline is not None and after.deadline != before.deadline:
-            self._arm(endpoint, after.deadline)
-        self.bindings.update_claim(endpoint.claim, after)
+        old_connection, new_connection = endpoint.connection, step.connection
+        endpoint.connection = new_connection
+        if (
+            new_connection.deadline is not None
+            and new_connection.deadline != old_connection.deadline
+        ):
+            self._arm(endpoint, new_connection.deadline)
+        self.bindings.update_claim(endpoint.claim, new_connection)
         if step.send is not None:
             self._send(endpoint.local, endpoint.peer, step.send)
-        if after.state is State.CLOSED:
+        if new_connection.state is State.CLOSED:
             self._forget(endpoint)
         if step.outcome is not None and endpoint.owner is not None:
             endpoint.owner.handle_outcome(step.outcome, step.message)
@@ -211,17 +216,19 @@ class Manager:
         end.
         """
         ending = [
-            one
-            for one in self._endpoints.values()
-            if one.owner is None and one.local == gid and one.peer not in self._functions
+            endpoint
+            for endpoint in self._endpoints.values()
+            if endpoint.owner is None
+            and endpoint.local == gid
+            and endpoint.peer not in self._functions
         ]
         for endpoint in ending:
             self._forget(endpoint)
 
     def tick(self) -> None:
         """Process the endpoints whose deadline has passed."""
-        now = self._clock()
-        while self._deadlines and self._deadlines[0][0] <= now:
+        current_time = self._clock()
+        while self._deadlines and self._deadlines[0][0] <= current_time:
             due, _, endpoint = heapq.heappop(self._deadlines)
             if endpoint.awaited != due:
                 continue
@@ -229,10 +236,10 @@ class Manager:
             deadline = endpoint.connection.deadline
             if deadline is None:
                 continue
-            if deadline > now:
+            if deadline > current_time:
                 self._arm(endpoint, deadline)
             else:
-                self.apply(endpoint, cm.step_if_expired(endpoint.connection, now))
+                self.apply(endpoint, cm.step_if_expired(endpoint.connection, current_time))
         if self._deadlines:
             self._wake(self._deadlines[0][0])
 
@@ -263,17 +270,17 @@ class Manager:
             case SidrReq():
                 return self._responders.get((destination, source, SidrReq, message.request))
             case SidrRep():
-                found = self._endpoints.get(message.request)
+                endpoint = self._endpoints.get(message.request)
             case Rej(remote_id=0):  # the requester gave up before it received this side's number
                 return self._responders.get((destination, source, Req, message.local_id))
             case _:
-                found = self._endpoints.get(message.remote_id)
-        if found is None or (found.local, found.peer) != (destination, source):
+                endpoint = self._endpoints.get(message.remote_id)
+        if endpoint is None or (endpoint.local, endpoint.peer) != (destination, source):
             return None
-        remote = found.connection.remote_id
+        remote = endpoint.connection.remote_id
         if not isinstance(message, SidrRep) and remote not in (0, message.local_id):
             return None
-        return found
+        return endpoint
 
     def _is_current(self, source: bytes, message: Req | Rep) -> bool:
         """Return whether a sender on this node still has the queue pair that its message names."""
@@ -288,15 +295,15 @@ class Manager:
 
         In that case the peer receives a REJ, too.
         """
-        one = endpoint.connection
-        awaits_rep = one.state is State.REQ_SENT
+        connection = endpoint.connection
+        awaits_rep = connection.state is State.REQ_SENT
         connected = self.bindings.is_peer_connected(endpoint.local, endpoint.peer, rep.qpn)
         if not (awaits_rep and connected):
             return rep
         stale = Reason.STALE_CONNECTION
-        refusal = Rej(one.local_id, rep.local_id, Rejected.REP, stale)
+        refusal = Rej(connection.local_id, rep.local_id, Rejected.REP, stale)
         self._send(endpoint.local, endpoint.peer, refusal)
-        return Rej(rep.local_id, one.local_id, Rejected.REP, stale)
+        return Rej(rep.local_id, connection.local_id, Rejected.REP, stale)
 
     def _request(
         self, function: Function, source: bytes, destination: bytes, request: Req | SidrReq
@@ -352,9 +359,10 @@ class Manager:
     def _check_policy(
         self, source: bytes, destination: bytes, request: Req | SidrReq
     ) -> Refusal | None:
-        wanted = service_of(request.service)
-        addresses = (private_data.address_text(source), private_data.address_text(destination))
-        return self.may_connect(*addresses, wanted.port, wanted.space)
+        service = service_of(request.service)
+        source_text = private_data.address_text(source)
+        destination_text = private_data.address_text(destination)
+        return self.may_connect(source_text, destination_text, service.port, service.space)
 
     def _send(self, source: bytes, destination: bytes, message: Message) -> None:
         if destination in self._functions:
@@ -382,22 +390,26 @@ class Manager:
             return
         endpoint.awaited = deadline
         if len(self._deadlines) > _SPARE_DEADLINES + 2 * len(self._endpoints):
-            self._deadlines = [one for one in self._deadlines if one[0] == one[2].awaited]
+            self._deadlines = [
+                heap_entry
+                for heap_entry in self._deadlines
+                if heap_entry[0] == heap_entry[2].awaited
+            ]
             heapq.heapify(self._deadlines)
         heapq.heappush(self._deadlines, (deadline, next(self._order), endpoint))
         if self._deadlines[0][0] == deadline:
             self._wake(deadline)
 
     def _forget(self, endpoint: Endpoint) -> None:
-        one = endpoint.connection
-        if self._endpoints.get(one.local_id) is endpoint:
-            del self._endpoints[one.local_id]
+        connection = endpoint.connection
+        if self._endpoints.get(connection.local_id) is endpoint:
+            del self._endpoints[connection.local_id]
         if endpoint.is_server:
             for kind in (Req, SidrReq):
-                key = (endpoint.local, endpoint.peer, kind, one.remote_id)
+                key = (endpoint.local, endpoint.peer, kind, connection.remote_id)
                 if self._responders.get(key) is endpoint:
                     del self._responders[key]
-        endpoint.connection = cm.to_closed(one)
+        endpoint.connection = cm.to_closed(connection)
         endpoint.awaited = None
         self.bindings.update_claim(endpoint.claim, endpoint.connection)
 

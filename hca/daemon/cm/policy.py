@@ -57,6 +57,6 @@ def service_of(service_id: int, *, is_server: bool = False) -> Service:
     port.
     """
     number = service_id >> 16
-    known = number in list(CmPortSpace)
-    space = CmPortSpace(number).name if known else f"{number:#x}"
+    is_known_space = number in list(CmPortSpace)
+    space = CmPortSpace(number).name if is_known_space else f"{number:#x}"
     return Service(service_id & 0xFFFF, space, is_server)

@@ -72,15 +72,15 @@ def local_addresses(proc: Path = Path("/proc/self/net")) -> frozenset[bytes]:
     hcad calls this before it enters its sandbox, in which it cannot read the files below
     ``proc``.
     """
-    found: set[IPv6Address] = set()
-    before = ""
+    addresses: set[IPv6Address] = set()
+    previous_line = ""
     for line in _lines(proc / "fib_trie"):  # an address, then a line with its kind
         if line.startswith("/32 host LOCAL"):
-            found.add(IPv6Address(f"::ffff:{before}"))
-        before = line.removeprefix("|-- ")
+            addresses.add(IPv6Address(f"::ffff:{previous_line}"))
+        previous_line = line.removeprefix("|-- ")
     for line in _lines(proc / "if_inet6"):
-        found.add(IPv6Address(bytes.fromhex(line.split()[0])))
-    return frozenset(address.packed for address in found)
+        addresses.add(IPv6Address(bytes.fromhex(line.split()[0])))
+    return frozenset(address.packed for address in addresses)
 
 
 def _lines(path: Path) -> list[str]:

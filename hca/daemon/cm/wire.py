@@ -108,13 +108,13 @@ class CmWire:
 
         Without such a wire or a free buffer the message is lost, like any packet.
         """
-        found = self._wires.get(source)
-        if found is None:
+        wire_record = self._wires.get(source)
+        if wire_record is None:
             return
         mad = mad_codec.encode(message, self._transaction(source, destination, message))
         try:
             pkey = self._pkeys(private_data.address_text(source))[0]
-            self._engine.send_mad(found[0], destination, mad, pkey)
+            self._engine.send_mad(wire_record[0], destination, mad, pkey)
         except OSError as err:
             if self._quota.take():
                 peer = private_data.address_text(destination)
@@ -172,8 +172,8 @@ class CmWire:
         return self._theirs.get((own, peer, number), self._own | local)
 
 
-def _match(one: int, other: int) -> bool:
+def _match(pkey: int, own_pkey: int) -> bool:
     """Return whether two P_Keys belong to one partition, at least one of them with full
     membership.
     """
-    return (one ^ other) & 0x7FFF == 0 and (one | other) & 0x8000 != 0
+    return (pkey ^ own_pkey) & 0x7FFF == 0 and (pkey | own_pkey) & 0x8000 != 0

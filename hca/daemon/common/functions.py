@@ -56,8 +56,8 @@ class Function:
         """Return the function's GUID and GIDs; the second GID is empty while no pod holds the
         function.
         """
-        held = self.binding
-        ip = held.addresses[0] if held is not None and held.addresses else None
+        binding = self.binding
+        ip = binding.addresses[0] if binding is not None and binding.addresses else None
         return address_of_pod(self.guid, ip)
 
 
@@ -83,10 +83,10 @@ class Functions:
 
     def get(self, name: str) -> Function:
         """Return the function with a name. Raises NotFound."""
-        found = self._functions.get(name)
-        if found is None:
+        function = self._functions.get(name)
+        if function is None:
             raise NotFound(f"function {name!r} does not exist")
-        return found
+        return function
 
     def add(self, name: str, link: Link) -> Function:
         """Add a function that no pod holds. Raises Conflict, InvalidRequest."""
@@ -94,8 +94,8 @@ class Functions:
             raise Conflict(f"function {name!r} exists already")
         if len(self._functions) >= MAX_FUNCTIONS:
             raise InvalidRequest(f"cannot add more than {MAX_FUNCTIONS} functions")
-        made = self._functions[name] = Function(name, link, guid_of(name))
-        return made
+        function = self._functions[name] = Function(name, link, guid_of(name))
+        return function
 
     def find_displaced(self, name: str, binding: Binding) -> tuple[Function, ...]:
         """Return the functions that ``bind`` would take from their pods; the caller must release
@@ -107,14 +107,17 @@ class Functions:
         function = self.get(name)
         if function.binding == binding:
             return ()
-        wanted = set(binding.addresses)
+        requested_addresses = set(binding.addresses)
         return tuple(
-            other
-            for other in self._functions.values()
-            if (held := other.binding) is not None
+            candidate
+            for candidate in self._functions.values()
+            if (candidate_binding := candidate.binding) is not None
             and (
-                other is function
-                or (held.pod_uid != binding.pod_uid and not wanted.isdisjoint(held.addresses))
+                candidate is function
+                or (
+                    candidate_binding.pod_uid != binding.pod_uid
+                    and not requested_addresses.isdisjoint(candidate_binding.addresses)
+                )
             )
         )
 
@@ -177,8 +180,8 @@ class Doorkeeper:
             )
         if binding.refused:
             raise NotPermitted(errno.EACCES, binding.refused)
-        there = await asyncio.to_thread(self.addresses_of, peer.pid)
-        if not there.issuperset(binding.addresses):
+        process_addresses = await asyncio.to_thread(self.addresses_of, peer.pid)
+        if not process_addresses.issuperset(binding.addresses):
             raise NotPermitted(
                 errno.EACCES, f"process {peer.pid} is not in the network namespace of {binding.pod}"
             )
@@ -214,19 +217,19 @@ def addresses_of_process(pid: int, proc: Path = Path("/proc")) -> frozenset[IpAd
     (proc_pid_net(5)). So this function needs no privilege, whereas entering the namespace would
     need CAP_SYS_ADMIN.
     """
-    found: set[IpAddress] = set()
-    here = ""
+    addresses: set[IpAddress] = set()
+    address_text = ""
     for line in _lines(proc / str(pid) / "net" / "fib_trie"):
         words = line.split()
         if len(words) >= 2 and words[0] == "|--":
-            here = words[1]
-        elif words[:3] == ["/32", "host", "LOCAL"] and here:
-            found.add(ipaddress.IPv4Address(here))
+            address_text = words[1]
+        elif words[:3] == ["/32", "host", "LOCAL"] and address_text:
+            addresses.add(ipaddress.IPv4Address(address_text))
     for line in _lines(proc / str(pid) / "net" / "if_inet6"):
         digits = line.split(" ", 1)[0]
         if len(digits) == 32:
-            found.add(ipaddress.IPv6Address(int(digits, 16)))
-    return frozenset(found)
+            addresses.add(ipaddress.IPv6Address(int(digits, 16)))
+    return frozenset(addresses)
 
 
 def _lines(path: Path) -> list[str]:

@@ -63,15 +63,15 @@ class Numbers:
         self._keys.remove(key >> 8)
 
 
-def _draw(taken: set[int], least: int, greatest: int) -> int:
+def _draw(used_numbers: set[int], minimum: int, maximum: int) -> int:
     while True:
-        number = least + secrets.randbelow(greatest - least + 1)
-        if number not in taken:
-            taken.add(number)
+        number = minimum + secrets.randbelow(maximum - minimum + 1)
+        if number not in used_numbers:
+            used_numbers.add(number)
             return number
 
 
-def _adopt(taken: set[int], number: int) -> None:
-    if number in taken:
+def _adopt(used_numbers: set[int], number: int) -> None:
+    if number in used_numbers:
         raise ValueError(f"number {number} occurs twice")
-    taken.add(number)
+    used_numbers.add(number)

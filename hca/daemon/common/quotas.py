@@ -58,27 +58,29 @@ class Pool:
         ``holdings`` is what each function holds now.
         """
         self._part = reserved // functions if functions else 0
-        self._beyond = sum(max(0, held - self._part) for held in holdings)
-        self._unused = functions * self._part - sum(min(held, self._part) for held in holdings)
+        self._beyond = sum(max(0, holding - self._part) for holding in holdings)
+        self._unused = functions * self._part - sum(
+            min(holding, self._part) for holding in holdings
+        )
 
-    def can_add(self, held: int, more: int) -> bool:
-        """Return whether a function that holds ``held`` may take ``more``."""
-        total = held + more
+    def can_add(self, holding: int, amount: int) -> bool:
+        """Return whether a function that holds ``holding`` may take ``amount``."""
+        total = holding + amount
         beyond = max(0, total - self._part)
         if not beyond:
             # Fails only if a part has shrunk since, because the node offers more functions now.
-            return more <= self._total - self._taken
-        own = min(total, self._part) - min(held, self._part)
+            return amount <= self._total - self._taken
+        own = min(total, self._part) - min(holding, self._part)
         # A function beyond the number of parts finds only what the others do not use of theirs.
-        free = self._total - self._taken - more - max(0, self._unused - own)
+        free = self._total - self._taken - amount - max(0, self._unused - own)
         return beyond <= free
 
-    def change(self, held: int, more: int) -> None:
-        """Account for a function's change from ``held`` by ``more``."""
-        total = held + more
-        self._taken += more
-        self._unused -= min(total, self._part) - min(held, self._part)
-        self._beyond += max(0, total - self._part) - max(0, held - self._part)
+    def change(self, holding: int, amount: int) -> None:
+        """Account for a function's change from ``holding`` by ``amount``."""
+        total = holding + amount
+        self._taken += amount
+        self._unused -= min(total, self._part) - min(holding, self._part)
+        self._beyond += max(0, total - self._part) - max(0, holding - self._part)
 
     @property
     def total(self) -> int:
@@ -105,11 +107,13 @@ class Share:
         After the charge, the function holds at most its part, or beyond that at most as much as
         then remains of what is not reserved. Otherwise nothing is charged. Raises OSError (ENOMEM).
         """
-        wanted = (descriptors, ring_bytes, object_bytes)
-        for pool, held, more in zip(self._pools, self._held, wanted, strict=True):
-            if self._bounded and more and not pool.can_add(held, more):
-                raise OSError(errno.ENOMEM, f"no {pool.name} left for this function: it has {held}")
-        self._change(wanted, 1)
+        amounts = (descriptors, ring_bytes, object_bytes)
+        for pool, holding, amount in zip(self._pools, self._held, amounts, strict=True):
+            if self._bounded and amount and not pool.can_add(holding, amount):
+                raise OSError(
+                    errno.ENOMEM, f"no {pool.name} left for this function: it has {holding}"
+                )
+        self._change(amounts, 1)
 
     @contextmanager
     def suspending_limits(self) -> Iterator[None]:
@@ -225,9 +229,9 @@ def memory_limit(groups: Path = Path("/sys/fs/cgroup")) -> int | None:
     """
     for name in _LIMITS:
         try:
-            said = (groups / name).read_text(encoding="ascii").strip()
+            limit_text = (groups / name).read_text(encoding="ascii").strip()
         except OSError:
             continue
-        if said.isdecimal() and int(said) < _UNLIMITED:
-            return int(said)
+        if limit_text.isdecimal() and int(limit_text) < _UNLIMITED:
+            return int(limit_text)
     return None

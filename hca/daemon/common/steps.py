@@ -37,11 +37,11 @@ class StepRunner:
 
         The steps are run even if the caller is cancelled. An exception of a step is raised.
         """
-        done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._queue.append((steps, done))
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._queue.append((steps, future))
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._work())
-        return await asyncio.shield(done)
+        return await asyncio.shield(future)
 
     def finish(self) -> None:
         """Run all remaining steps now, because hcad ends."""
@@ -55,19 +55,19 @@ class StepRunner:
     def _advance(self, end: float) -> None:
         """Run at least one step, and more until the thread's CPU time reaches ``end``."""
         while self._queue:
-            steps, done = self._queue[0]
+            steps, future = self._queue[0]
             try:
                 next(steps)
             except StopIteration as stop:
-                self._end(partial(done.set_result, stop.value))
+                self._end(partial(future.set_result, stop.value))
             except Exception as err:  # noqa: BLE001 - it is raised where the work was requested
-                self._end(partial(done.set_exception, err))
+                self._end(partial(future.set_exception, err))
             if time.thread_time() >= end:
                 return
 
     def _end(self, report: Callable[[], None]) -> None:
-        _, done = self._queue.popleft()
-        if not done.done():
+        _, future = self._queue.popleft()
+        if not future.done():
             report()
 
 

@@ -56,28 +56,30 @@ class Broker:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
 
-    def open(self, namespace_fd: int, wanted: str, segments: bool = False) -> OpenedSockets:
+    def open(
+        self, namespace_fd: int, name_or_address: str, segments: bool = False
+    ) -> OpenedSockets:
         """Open UDP sockets in a network namespace.
 
-        ``wanted`` is the name of an interface, or an address. ``namespace_fd`` is a descriptor of
-        the namespace, or of a socket that was made in the namespace. If ``segments`` is set, the
-        kernel may split and merge buffers.
+        ``name_or_address`` is the name of an interface, or an address. ``namespace_fd`` is a
+        descriptor of the namespace, or of a socket that was made in the namespace. If ``segments``
+        is set, the kernel may split and merge buffers.
 
         Raises:
             NoWire: the broker refuses; the message states why.
             OSError: the broker has ended.
         """
-        request = {"wire": wanted, "segments": segments}
+        request = {"wire": name_or_address, "segments": segments}
         return self._send_request(
-            namespace_fd, request, lambda said, all_: _read_opened(said, all_, segments)
+            namespace_fd, request, lambda answer, sockets: _read_opened(answer, sockets, segments)
         )
 
-    def open_group(self, namespace_fd: int, wanted: str, group: bytes) -> socket.socket:
-        """Open a socket that receives the datagrams of a multicast group at the address ``wanted``.
+    def open_group(self, namespace_fd: int, address: str, group: bytes) -> socket.socket:
+        """Open a socket that receives the datagrams of a multicast group at an address.
 
         Raises NoWire and OSError as ``open`` does.
         """
-        request = {"wire": wanted, "segments": False, "group": group.hex()}
+        request = {"wire": address, "segments": False, "group": group.hex()}
         return self._send_request(namespace_fd, request, _read_group_socket)
 
     def _send_request(
@@ -94,28 +96,28 @@ class Broker:
         try:
             if not reply or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
                 raise OSError("the broker does not answer")
-            said = json.loads(reply)
-            if "error" in said:
-                raise NoWire(str(said["error"]))
-            return read(said, sockets)
+            answer = json.loads(reply)
+            if "error" in answer:
+                raise NoWire(str(answer["error"]))
+            return read(answer, sockets)
         except BaseException:
             for opened in sockets:
                 opened.close()
             raise
 
 
-def _read_group_socket(said: dict[str, object], sockets: list[socket.socket]) -> socket.socket:
-    if "group" not in said or len(sockets) != 1:  # an older broker opens a wire
+def _read_group_socket(answer: dict[str, object], sockets: list[socket.socket]) -> socket.socket:
+    if "group" not in answer or len(sockets) != 1:  # an older broker opens a wire
         raise NoWire("the broker does not support multicast groups")
     return sockets[0]
 
 
 def _read_opened(
-    said: dict[str, object], sockets: list[socket.socket], segments: bool
+    answer: dict[str, object], sockets: list[socket.socket], segments: bool
 ) -> OpenedSockets:
     addresses = [
         WireAddress(ipaddress.ip_address(str(ip)), int(str(scope)))
-        for ip, scope in said["addresses"]  # type: ignore[attr-defined]
+        for ip, scope in answer["addresses"]  # type: ignore[attr-defined]
     ]
     lanes = len(sockets) // len(addresses)
     wires = tuple(
@@ -124,7 +126,7 @@ def _read_opened(
     )
     by_version = {address.ip.version: address for address in addresses}
     interface = WireInterface(
-        str(said["name"]), int(str(said["mtu"])), by_version.get(4), by_version.get(6)
+        str(answer["name"]), int(str(answer["mtu"])), by_version.get(4), by_version.get(6)
     )
     return OpenedSockets(interface, wires)
 
@@ -169,9 +171,9 @@ class Options:
 
 @click.command()
 @command_line(Options)
-def main(given: Given) -> None:
+def main(option_values: Given) -> None:
     """Serve the inherited socket SOCKET_FD until its other end is closed."""
-    with socket.socket(fileno=given.make(Options).socket_fd) as link:
+    with socket.socket(fileno=option_values.make(Options).socket_fd) as link:
         serve(link)
 
 
@@ -227,13 +229,13 @@ def _answer(
             "addresses": [[str(address.ip), address.scope] for address in interface.addresses],
             **({"group": request.group.hex()} if request.group else {}),
         }
-        descriptors = array.array("i", [one.fileno() for one in opened])
+        descriptors = array.array("i", [opened_socket.fileno() for opened_socket in opened])
         socket.send_fds(link, [json.dumps(reply).encode()], descriptors)
     except (NoWire, OSError) as err:
         _refuse(link, str(err))
     finally:
-        for one in opened:
-            one.close()
+        for opened_socket in opened:
+            opened_socket.close()
 
 
 def _refuse(link: socket.socket, why: str) -> None:

@@ -41,10 +41,10 @@ class Options:
 
 @click.command()
 @command_line(Options)
-def main(given: Given) -> None:
+def main(option_values: Given) -> None:
     """Open sockets in pods' network namespaces until SIGTERM, for the hcad that uses DIRECTORY."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    options = given.make(Options)
+    options = option_values.make(Options)
     try:
         rules = rules_of_node()
         with listen(options.directory) as listener:

@@ -28,8 +28,8 @@ _NOT_A_POD: Final = "the network namespace is the node's own, not a pod's"
 
 def identity_of(where: int | str) -> Identity:
     """Return the identity of a namespace, given by descriptor or path. Raises OSError."""
-    found = os.stat(where)
-    return Identity((found.st_dev, found.st_ino))
+    status = os.stat(where)
+    return Identity((status.st_dev, status.st_ino))
 
 
 def unprivileged_identity(process: str) -> Identity:
@@ -80,10 +80,10 @@ class Rules:
         if self.tables and unprivileged_identity("thread-self") in self.tables:
             raise NoWire(_NOT_A_POD)
 
-    def check_interface(self, found: WireInterface) -> None:
-        """Raise NoWire if the rules forbid sockets at the interface ``found``."""
-        if self.interface and found.name != self.interface:
-            raise NoWire(f"interface {found.name} is not permitted: only {self.interface} is")
+    def check_interface(self, interface: WireInterface) -> None:
+        """Raise NoWire if the rules forbid sockets at the interface ``interface``."""
+        if self.interface and interface.name != self.interface:
+            raise NoWire(f"interface {interface.name} is not permitted: only {self.interface} is")
 
 
 @contextmanager

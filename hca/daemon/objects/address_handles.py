@@ -32,31 +32,31 @@ class AddressHandles(Domains):
         super().__init__(engine, numbers, gids, memory_bytes)
         self._paths: dict[int, _Path] = {}
 
-    def create_ah(self, wanted: hca_objects.HcaAhCreate) -> HcaHandle:
+    def create_ah(self, request: hca_objects.HcaAhCreate) -> HcaHandle:
         """Make an address handle with a global path, as RoCE paths always are. Raises OSError."""
         check_room(self._paths, hca.HCA_MAX_AHS)
-        get(self._pds, wanted.pd)
-        good = wanted.is_global == 1 and wanted.port == 1 and wanted.sgid_index < hca.HCA_GIDS
+        get(self._pds, request.pd)
+        good = request.is_global == 1 and request.port == 1 and request.sgid_index < hca.HCA_GIDS
         if not good:
             raise os_error(errno.EINVAL)
         key = self._numbers.new_key()
         try:
-            self._add_ah(key, wanted)
+            self._add_ah(key, request)
         except OSError:
             self._numbers.free_key(key)
             raise
         return HcaHandle(key)
 
-    def _add_ah(self, key: int, wanted: hca_objects.HcaAhCreate) -> None:
+    def _add_ah(self, key: int, request: hca_objects.HcaAhCreate) -> None:
         with self.share.charging(_OBJECT_BYTES):
-            made = self._engine.add_ah(self._client, key, wanted)
+            engine_ah = self._engine.add_ah(self._client, key, request)
             try:
-                self._guard.authorize_path(made, wanted)
+                self._guard.authorize_path(engine_ah, request)
             except OSError:
-                self._engine.remove_ah(made)
+                self._engine.remove_ah(engine_ah)
                 raise
-        self._paths[key] = _Path(made, wanted.pd, bytes(wanted))
-        self._pds[wanted.pd] += 1
+        self._paths[key] = _Path(engine_ah, request.pd, bytes(request))
+        self._pds[request.pd] += 1
 
     def destroy_ah(self, key: int) -> None:
         """Remove an address handle; requests that name it fail from then on. Raises OSError."""

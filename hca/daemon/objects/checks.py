@@ -28,16 +28,16 @@ def os_error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
-def check_room(table: Sized, most: int) -> None:
-    """Raise OSError (ENOMEM) if a table is full: it may have ``most`` entries."""
-    if len(table) >= most:
+def check_room(table: Sized, limit: int) -> None:
+    """Raise OSError (ENOMEM) if a table is full: it may have ``limit`` entries."""
+    if len(table) >= limit:
         raise os_error(errno.ENOMEM)
 
 
-def check_range(value: int, least: int, most: int) -> None:
-    """Raise OSError (EINVAL) if a value is less than ``least`` or more than ``most``."""
-    if not least <= value <= most:
-        raise OSError(errno.EINVAL, f"{value}: must be {least} to {most}")
+def check_range(value: int, minimum: int, maximum: int) -> None:
+    """Raise OSError (EINVAL) if a value is less than ``minimum`` or more than ``maximum``."""
+    if not minimum <= value <= maximum:
+        raise OSError(errno.EINVAL, f"{value}: must be {minimum} to {maximum}")
 
 
 def get(table: dict[int, _T], handle: int) -> _T:

@@ -135,11 +135,11 @@ class ClientPlace:
         """
         self.share.charge(descriptors, ring_bytes, object_bytes)
         try:
-            kept = os.dup(descriptor)
+            duplicate = os.dup(descriptor)
         except OSError:
             self.share.refund(descriptors, ring_bytes, object_bytes)
             raise
-        self.held[kind, number] = Holding(kept, descriptors, ring_bytes, object_bytes)
+        self.held[kind, number] = Holding(duplicate, descriptors, ring_bytes, object_bytes)
         return _Holding(self, kind, number)
 
     @contextmanager
@@ -151,27 +151,27 @@ class ClientPlace:
 
         The old and the new ring are both charged while the body runs. Raises OSError.
         """
-        before = self.held[kind, number]
+        old_holding = self.held[kind, number]
         self.share.charge(0, ring_bytes)
         try:
-            kept = os.dup(descriptor)
+            duplicate = os.dup(descriptor)
             try:
                 yield
             except BaseException:
-                os.close(kept)
+                os.close(duplicate)
                 raise
         except BaseException:
             self.share.refund(0, ring_bytes)
             raise
-        self.held[kind, number] = replace(before, descriptor=kept, ring_bytes=ring_bytes)
-        os.close(before.descriptor)
-        self.share.refund(0, before.ring_bytes)
+        self.held[kind, number] = replace(old_holding, descriptor=duplicate, ring_bytes=ring_bytes)
+        os.close(old_holding.descriptor)
+        self.share.refund(0, old_holding.ring_bytes)
 
     def release(self, kind: str, number: int) -> None:
         """Close an object's kept descriptor and give the object's part of the quota back."""
-        held = self.held.pop((kind, number))
-        os.close(held.descriptor)
-        self.share.refund(held.descriptors, held.ring_bytes, held.object_bytes)
+        holding = self.held.pop((kind, number))
+        os.close(holding.descriptor)
+        self.share.refund(holding.descriptors, holding.ring_bytes, holding.object_bytes)
 
     def _handle(self) -> int:
         handle = self._next

@@ -72,14 +72,14 @@ class Completions(ClientPlace):
         os.close(self._channels.pop(handle).writing_fd)
         self.share.refund(2)
 
-    def create_cq(self, wanted: hca.HcaCqCreate) -> tuple[HcaCreated, int]:
+    def create_cq(self, request: hca.HcaCqCreate) -> tuple[HcaCreated, int]:
         """Make a completion queue; return its description and its page's descriptor. Raises
         OSError.
         """
         check_room(self._cqs, hca.HCA_MAX_CQS)
-        check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
-        channel = get(self._channels, wanted.channel) if wanted.channel else None
-        entries = round_up_to_power_of_two(wanted.entries)
+        check_range(request.entries, 1, hca.HCA_MAX_CQE)
+        channel = get(self._channels, request.channel) if request.channel else None
+        entries = round_up_to_power_of_two(request.entries)
         size = round_up_to_pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
         handle = self._handle()
         with (
@@ -87,23 +87,23 @@ class Completions(ClientPlace):
             self._holding("cq", handle, page, size, descriptors=2),
         ):
             notify = channel.writing_fd if channel is not None else -1
-            made = self._engine.add_cq(self._client, handle, page, size, entries, notify)
-            self._cqs[handle] = _Cq(made, wanted.channel, size, entries)
+            engine_cq = self._engine.add_cq(self._client, handle, page, size, entries, notify)
+            self._cqs[handle] = _Cq(engine_cq, request.channel, size, entries)
             if channel is not None:
                 channel.queues += 1
             return HcaCreated(handle, 0, size, entries, 0), page
 
-    def shrinks(self, wanted: hca_objects.HcaCqResize) -> bool:
+    def shrinks(self, request: hca_objects.HcaCqResize) -> bool:
         """Return whether a resize request makes the completion queue smaller. Raises OSError."""
-        entries = get(self._cqs, wanted.handle).entries
-        check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
-        return round_up_to_power_of_two(wanted.entries) < entries
+        entries = get(self._cqs, request.handle).entries
+        check_range(request.entries, 1, hca.HCA_MAX_CQE)
+        return round_up_to_power_of_two(request.entries) < entries
 
     def count_engine_visits(self) -> int:
         """Wake the engine; return how often it has finished processing this client's function."""
         return self._engine.count_visits(self._client)
 
-    def resize_cq(self, wanted: hca_objects.HcaCqResize) -> tuple[HcaCreated, int]:
+    def resize_cq(self, request: hca_objects.HcaCqResize) -> tuple[HcaCreated, int]:
         """Resize a completion queue; return its description and its new page's descriptor. Raises
         OSError.
 
@@ -111,17 +111,17 @@ class Completions(ClientPlace):
         flight will still add completions, so ``programs.resizing`` waits for these requests
         before it makes a queue smaller.
         """
-        cq = get(self._cqs, wanted.handle)
-        check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
-        entries = round_up_to_power_of_two(wanted.entries)
+        cq = get(self._cqs, request.handle)
+        check_range(request.entries, 1, hca.HCA_MAX_CQE)
+        entries = round_up_to_power_of_two(request.entries)
         size = round_up_to_pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
         with (
             new_page_descriptor("hca-cq", size) as page,
-            self._replacing("cq", wanted.handle, page, size),
+            self._replacing("cq", request.handle, page, size),
         ):
             self._engine.resize_cq(cq.engine, page, size, entries)
         cq.size, cq.entries = size, entries
-        return HcaCreated(wanted.handle, 0, size, entries, 0), page
+        return HcaCreated(request.handle, 0, size, entries, 0), page
 
     def destroy_cq(self, handle: int) -> None:
         """Remove a completion queue that no queue pair uses. Raises OSError."""
@@ -173,10 +173,10 @@ class Completions(ClientPlace):
         page = handover_state.take_descriptor(row["page"])
         try:
             with self._holding("cq", handle, page, size, descriptors=2):
-                made = self._engine.add_cq(self._client, handle, page, size, entries, notify)
+                engine_cq = self._engine.add_cq(self._client, handle, page, size, entries, notify)
         finally:
             os.close(page)
-        self._engine.load_cq(made, progress)
-        self._cqs[handle] = _Cq(made, row["channel"], size, entries)
+        self._engine.load_cq(engine_cq, progress)
+        self._cqs[handle] = _Cq(engine_cq, row["channel"], size, entries)
         if channel is not None:
             channel.queues += 1

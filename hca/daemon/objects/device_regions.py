@@ -45,12 +45,12 @@ class DeviceRegions(Regions):
     def _add_device(self, handle: int, imported: ImportedMemory) -> None:
         self.share.charge(_DESCRIPTORS)
         try:
-            made = self._engine.add_segment(imported.descriptor, imported.size)
+            engine_segment = self._engine.add_segment(imported.descriptor, imported.size)
         except OSError:
             self.share.refund(_DESCRIPTORS)
             raise
         segment = self._segments[handle] = Segment(
-            made, imported.descriptor, imported.size, imported=imported
+            engine_segment, imported.descriptor, imported.size, imported=imported
         )
         # Any event on the connection revokes the memory: its end, or data, which exporters never
         # send.

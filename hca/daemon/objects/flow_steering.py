@@ -36,27 +36,27 @@ class FlowSteering(MulticastGroups):
         super().__init__(engine, numbers, gids, memory_bytes)
         self._steers: dict[int, _Steer] = {}
 
-    def create_steer(self, wanted: hca_frames.HcaSteerCreate) -> HcaHandle:
+    def create_steer(self, request: hca_frames.HcaSteerCreate) -> HcaHandle:
         """Add a rule that steers matching frames to queue pairs of this client. Raises OSError."""
         check_room(self._steers, hca_frames.HCA_MAX_STEERS)
         handle = self._handle()
-        self._add_steer(handle, wanted)
+        self._add_steer(handle, request)
         return HcaHandle(handle)
 
-    def _add_steer(self, handle: int, wanted: hca_frames.HcaSteerCreate) -> None:
-        check_range(wanted.target_count, 1, hca_frames.HCA_STEER_TARGETS)
-        numbers = wanted.targets[: wanted.target_count]
+    def _add_steer(self, handle: int, request: hca_frames.HcaSteerCreate) -> None:
+        check_range(request.target_count, 1, hca_frames.HCA_STEER_TARGETS)
+        numbers = request.targets[: request.target_count]
         pairs = [get(self._qps, number) for number in numbers]
         if any(qp.type != VerbsQpType.RAW_PACKET for qp in pairs):
             raise os_error(errno.EINVAL)
         with self.share.charging(_OBJECT_BYTES):
             self._guard.charge_steering_rule()
             try:
-                made = self._engine.add_steer(wanted, [qp.engine for qp in pairs])
+                engine_steer = self._engine.add_steer(request, [qp.engine for qp in pairs])
             except OSError:
                 self._guard.release_steering_rule()
                 raise
-        self._steers[handle] = _Steer(made, frozenset(numbers), bytes(wanted))
+        self._steers[handle] = _Steer(engine_steer, frozenset(numbers), bytes(request))
 
     def destroy_steer(self, handle: int) -> None:
         """Remove a steering rule. Raises OSError."""
@@ -80,5 +80,5 @@ class FlowSteering(MulticastGroups):
     def load_steer(self, row: Row, handover_state: HandoverState) -> None:
         """Restore a predecessor's steering rule. Raises OSError, ValueError, KeyError."""
         del handover_state
-        wanted = hca_frames.HcaSteerCreate.from_buffer_copy(from_base64(row["request"]))
-        self._add_steer(int(row["handle"]), wanted)
+        request = hca_frames.HcaSteerCreate.from_buffer_copy(from_base64(row["request"]))
+        self._add_steer(int(row["handle"]), request)

@@ -35,31 +35,31 @@ class MulticastGroups(QueuePairs):
         """Return the client's GIDs."""
         return self._gids
 
-    def check_member(self, wanted: hca_objects.HcaMcast) -> bytes:
+    def check_member(self, request: hca_objects.HcaMcast) -> bytes:
         """Return the GID of the multicast group that a request names.
 
         Raises OSError if the request's queue pair may not be attached to that group, for example
         because it is not a datagram queue pair.
         """
         check_room(self._members, hca.HCA_MAX_MCAST_ATTACH)
-        gid = bytes(wanted.gid)
-        if get(self._qps, wanted.qpn).type != VerbsQpType.UD or not is_group(gid):
+        gid = bytes(request.gid)
+        if get(self._qps, request.qpn).type != VerbsQpType.UD or not is_group(gid):
             raise os_error(errno.EINVAL)
         return gid
 
-    def attach(self, wanted: hca_objects.HcaMcast) -> None:
+    def attach(self, request: hca_objects.HcaMcast) -> None:
         """Attach a datagram queue pair to a multicast group; a second attachment does nothing.
 
         Traffic from other nodes arrives only if a wire has joined the group
         (``WireGroups.join``). Raises OSError.
         """
-        gid = self.check_member(wanted)
-        if (wanted.qpn, gid) not in self._members:
-            self._enter(wanted.qpn, gid)
+        gid = self.check_member(request)
+        if (request.qpn, gid) not in self._members:
+            self._enter(request.qpn, gid)
 
-    def detach(self, wanted: hca_objects.HcaMcast) -> None:
+    def detach(self, request: hca_objects.HcaMcast) -> None:
         """End a queue pair's membership in a multicast group. Raises OSError."""
-        key = (wanted.qpn, bytes(wanted.gid))
+        key = (request.qpn, bytes(request.gid))
         if key not in self._members:
             raise os_error(errno.EINVAL)
         self._leave(key)
@@ -83,12 +83,14 @@ class MulticastGroups(QueuePairs):
             undo.callback(self.share.refund, 0, 0, _OBJECT_BYTES)
             undo.enter_context(self._guard.as_group_member(gid))
             receives_all = self._guard.receives_all
-            made = self._engine.add_member(self._qps[qpn].engine, gid, receives_all=receives_all)
-            self._members[qpn, gid] = made, undo.pop_all()
+            membership = self._engine.add_member(
+                self._qps[qpn].engine, gid, receives_all=receives_all
+            )
+            self._members[qpn, gid] = membership, undo.pop_all()
 
     def _leave(self, key: tuple[int, bytes]) -> None:
-        made, undo = self._members.pop(key)
-        self._engine.remove_member(made)
+        membership, undo = self._members.pop(key)
+        self._engine.remove_member(membership)
         undo.close()
 
     def save_member(self, place: int, handover_state: HandoverState) -> Row:

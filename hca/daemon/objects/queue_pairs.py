@@ -63,25 +63,25 @@ class QueuePairs(SharedReceives, Completions):
         self._qps: dict[int, _QueuePair] = {}
         self._free_indices = list(range(hca.HCA_MAX_QPS - 1, -1, -1))
 
-    def create_qp(self, wanted: hca.HcaQpCreate) -> tuple[HcaCreated, int]:
+    def create_qp(self, request: hca.HcaQpCreate) -> tuple[HcaCreated, int]:
         """Make a queue pair. Raises OSError.
 
         Return the queue pair's description, and the descriptor of the memory for its work
         requests.
         """
         check_room(self._qps, hca.HCA_MAX_QPS)
-        if wanted.type not in tuple(VerbsQpType):
+        if request.type not in tuple(VerbsQpType):
             raise os_error(errno.EOPNOTSUPP)
-        get(self._pds, wanted.pd)
-        get(self._cqs, wanted.send_cq)
-        get(self._cqs, wanted.recv_cq)
-        if wanted.srq:
-            get(self._srqs, wanted.srq)
-        check_range(wanted.send_wr, 0, hca.HCA_MAX_WR)
-        check_range(wanted.recv_wr, 0, hca.HCA_MAX_WR)
+        get(self._pds, request.pd)
+        get(self._cqs, request.send_cq)
+        get(self._cqs, request.recv_cq)
+        if request.srq:
+            get(self._srqs, request.srq)
+        check_range(request.send_wr, 0, hca.HCA_MAX_WR)
+        check_range(request.recv_wr, 0, hca.HCA_MAX_WR)
         sends, receives = (
-            round_up_to_power_of_two(wanted.send_wr),
-            round_up_to_power_of_two(wanted.recv_wr),
+            round_up_to_power_of_two(request.send_wr),
+            round_up_to_power_of_two(request.recv_wr),
         )
         size = round_up_to_pages(
             sizeof(hca.HcaQpPage)
@@ -93,7 +93,7 @@ class QueuePairs(SharedReceives, Completions):
         created = HcaCreated(number, index, size, sends, receives)
         try:
             with new_page_descriptor("hca-qp", size) as page:
-                self._add_qp(wanted, created, page)
+                self._add_qp(request, created, page)
         except OSError:
             self._numbers.free_qpn(number)
             self._guard.release_qp()
@@ -101,59 +101,70 @@ class QueuePairs(SharedReceives, Completions):
         self._free_indices.pop()
         return created, page
 
-    def _add_qp(self, wanted: hca.HcaQpCreate, created: HcaCreated, page: int) -> _QueuePair:
-        send_cq, recv_cq = self._cqs[wanted.send_cq], self._cqs[wanted.recv_cq]
-        srq = self._srqs[wanted.srq] if wanted.srq else None
+    def _add_qp(self, request: hca.HcaQpCreate, created: HcaCreated, page: int) -> _QueuePair:
+        send_cq, recv_cq = self._cqs[request.send_cq], self._cqs[request.recv_cq]
+        srq = self._srqs[request.srq] if request.srq else None
         number = created.handle
         with self._holding("qp", number, page, created.page_bytes, object_bytes=_OBJECT_BYTES):
-            made = self._engine.add_qp(
-                *(self._client, wanted, created, page, send_cq.engine, recv_cq.engine),
+            engine_qp = self._engine.add_qp(
+                self._client,
+                request,
+                created,
+                page,
+                send_cq.engine,
+                recv_cq.engine,
                 srq.engine if srq is not None else None,
             )
-        cqs = (wanted.send_cq, wanted.recv_cq)
+        cqs = (request.send_cq, request.recv_cq)
         self.bindings.add_queue_pair(number, self._gids, partial(self._reevaluate, number))
         self._qps[number] = _QueuePair(
-            *(made, created.index, wanted.pd, cqs, VerbsQpType(wanted.type), wanted.srq),
-            *(bytes(wanted), bytes(created)),
+            engine_qp,
+            created.index,
+            request.pd,
+            cqs,
+            VerbsQpType(request.type),
+            request.srq,
+            bytes(request),
+            bytes(created),
         )
         if srq is not None:
             srq.queue_pairs += 1
-        self._pds[wanted.pd] += 1
+        self._pds[request.pd] += 1
         send_cq.queue_pairs += 1
         recv_cq.queue_pairs += 1
         return self._qps[number]
 
-    def modify_qp(self, wanted: hca.HcaQpModify) -> HcaQpAttributes:
+    def modify_qp(self, request: hca.HcaQpModify) -> HcaQpAttributes:
         """Change some of a queue pair's attributes; return all of its attributes. Raises OSError.
 
         The queue pair's state and type determine which changes are permitted.
         """
-        qp = self._refresh(wanted.handle)
-        if wanted.mask & VerbsMask.PATH_MTU and wanted.attributes.path_mtu > self._mtu:
+        qp = self._refresh(request.handle)
+        if request.mask & VerbsMask.PATH_MTU and request.attributes.path_mtu > self._mtu:
             raise OSError(
-                errno.EINVAL, f"path MTU {wanted.attributes.path_mtu}, at most {self._mtu}"
+                errno.EINVAL, f"path MTU {request.attributes.path_mtu}, at most {self._mtu}"
             )
         try:
             changed = qp_state.change_attributes(
-                qp.attributes, wanted.mask, wanted.attributes, qp.type
+                qp.attributes, request.mask, request.attributes, qp.type
             )
         except qp_state.InvalidChange as err:
             raise OSError(errno.EINVAL, str(err)) from err
-        if wanted.mask & VerbsMask.PKEY_INDEX and not any(
+        if request.mask & VerbsMask.PKEY_INDEX and not any(
             self.pkeys[changed.pkey_index : changed.pkey_index + 1]
         ):
             raise OSError(errno.EINVAL, f"no P_Key at index {changed.pkey_index}")
-        if qp.type in _CONNECTED and _names_peer(changed.state, wanted.mask):
-            self._connect(qp, wanted.handle, changed)
+        if qp.type in _CONNECTED and _names_peer(changed.state, request.mask):
+            self._connect(qp, request.handle, changed)
             return changed
         if qp.type == VerbsQpType.RAW_PACKET and changed.state == VerbsState.RTR:
             self._guard.authorize_raw(qp.engine)
-        found = qp.found
+        service_match = qp.found
         if changed.state == VerbsState.RESET:
             self._guard.forget(qp.engine)
-            found = NOT_CONNECTED
+            service_match = NOT_CONNECTED
         self._set(qp, changed)
-        qp.attributes, qp.found = changed, found
+        qp.attributes, qp.found = changed, service_match
         return changed
 
     def _connect(self, qp: _QueuePair, number: int, changed: HcaQpAttributes) -> None:
@@ -164,15 +175,15 @@ class QueuePairs(SharedReceives, Completions):
         """
         if self._engine.is_draining(qp.engine):
             raise OSError(errno.EINVAL, "the send queue is not drained: wait for its completions")
-        found = self._find(number, changed, inherited=False)
+        service_match = self._find(number, changed, inherited=False)
         try:
             self._guard.authorize_peer(
-                qp.engine, number, changed, found, partial(self._set, qp, changed)
+                qp.engine, number, changed, service_match, partial(self._set, qp, changed)
             )
         except OSError:
             self._find(number, qp.attributes)  # it still awaits the same answer
             raise
-        qp.attributes, qp.found = changed, found
+        qp.attributes, qp.found = changed, service_match
         self.bindings.end_inherited(number)
 
     def _set(
@@ -268,14 +279,14 @@ class QueuePairs(SharedReceives, Completions):
 
         Raises OSError, ValueError.
         """
-        wanted = hca.HcaQpCreate.from_buffer_copy(from_base64(row["request"]))
+        request = hca.HcaQpCreate.from_buffer_copy(from_base64(row["request"]))
         created = HcaCreated.from_buffer_copy(from_base64(row["created"]))
         progress = hca_engine.HcaSavedQp.from_buffer_copy(from_base64(row["progress"]))
         self._numbers.adopt_qpn(created.handle)
         self._free_indices.remove(created.index)
         page = handover_state.take_descriptor(row["page"])
         try:
-            qp = self._add_qp(wanted, created, page)
+            qp = self._add_qp(request, created, page)
         finally:
             os.close(page)
         self._engine.load_qp(qp.engine, progress)

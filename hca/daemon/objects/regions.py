@@ -62,30 +62,30 @@ class Regions(Domains):
         self._segments: dict[int, Segment] = {}
         self._regions: dict[int, _Region] = {}
 
-    def create_segment(self, wanted: hca.HcaSegmentCreate) -> tuple[HcaHandle, int]:
+    def create_segment(self, request: hca.HcaSegmentCreate) -> tuple[HcaHandle, int]:
         """Make a segment of shared memory for the client; return the segment's handle and
         descriptor.
 
         Raises OSError.
         """
         check_room(self._segments, hca.HCA_MAX_SEGMENTS)
-        if wanted.bytes == 0 or wanted.bytes % HCA_PAGE_BYTES:
+        if request.bytes == 0 or request.bytes % HCA_PAGE_BYTES:
             raise os_error(errno.EINVAL)
-        if wanted.bytes > self._room:
+        if request.bytes > self._room:
             raise os_error(errno.ENOMEM)
         with ExitStack() as undo:
             self.share.charge(1)
             undo.callback(self.share.refund, 1)
-            descriptor = shared_memory.new_shared_memory("hca-memory", wanted.bytes)
+            descriptor = shared_memory.new_shared_memory("hca-memory", request.bytes)
             undo.callback(os.close, descriptor)
-            given = os.dup(descriptor)
-            undo.callback(os.close, given)
-            made = self._engine.add_segment(descriptor, wanted.bytes)
+            client_descriptor = os.dup(descriptor)
+            undo.callback(os.close, client_descriptor)
+            engine_segment = self._engine.add_segment(descriptor, request.bytes)
             undo.pop_all()
-        self._room -= wanted.bytes
+        self._room -= request.bytes
         handle = self._handle()
-        self._segments[handle] = Segment(made, descriptor, wanted.bytes)
-        return HcaHandle(handle), given
+        self._segments[handle] = Segment(engine_segment, descriptor, request.bytes)
+        return HcaHandle(handle), client_descriptor
 
     def destroy_segment(self, handle: int) -> None:
         """Remove a segment that contains no regions. Raises OSError."""
@@ -102,45 +102,49 @@ class Regions(Domains):
         self.share.refund(1)
         self._room += segment.size
 
-    def create_region(self, wanted: hca.HcaMrCreate) -> HcaHandle:
+    def create_region(self, request: hca.HcaMrCreate) -> HcaHandle:
         """Register a memory region, or replace one; the returned handle is the region's key. Raises
         OSError.
 
         If a check fails, the region that was to be replaced stays.
         """
-        get(self._pds, wanted.pd)
-        self._check_region(wanted)
-        used = tuple(wanted.pieces[i].segment for i in range(wanted.piece_count))
-        if not wanted.replaced:
+        get(self._pds, request.pd)
+        self._check_region(request)
+        used = tuple(request.pieces[i].segment for i in range(request.piece_count))
+        if not request.replaced:
             check_room(self._regions, hca.HCA_MAX_MRS)
-        self._guard.charge_bytes(wanted.bytes)
-        if wanted.replaced:
+        self._guard.charge_bytes(request.bytes)
+        if request.replaced:
             try:
-                self._remove_region(wanted.replaced)
+                self._remove_region(request.replaced)
             except OSError:
-                self._guard.release_bytes(wanted.bytes)
+                self._guard.release_bytes(request.bytes)
                 raise
-        key = wanted.replaced or self._numbers.new_key()
+        key = request.replaced or self._numbers.new_key()
         try:
-            self._add_region(key, wanted, used)
+            self._add_region(key, request, used)
         except OSError:
             self._numbers.free_key(key)
-            self._guard.release_bytes(wanted.bytes)
+            self._guard.release_bytes(request.bytes)
             raise
         return HcaHandle(key)
 
-    def _add_region(self, key: int, wanted: hca.HcaMrCreate, used: tuple[int, ...]) -> None:
-        listed = [found for n in used if (found := self._segments[n].engine) is not None]
-        made = None
+    def _add_region(self, key: int, request: hca.HcaMrCreate, used: tuple[int, ...]) -> None:
+        listed = [
+            engine_segment for n in used if (engine_segment := self._segments[n].engine) is not None
+        ]
+        engine_region = None
         with self.share.charging(_object_bytes(used)):
             if len(listed) == len(used):
-                requested = hca.HcaMrCreate.from_buffer_copy(wanted)
+                engine_request = hca.HcaMrCreate.from_buffer_copy(request)
                 if all(self._segments[n].imported is not None for n in used):
-                    requested.access |= hca.HCA_ACCESS_DEVICE
-                made = self._engine.add_region(self._client, key, requested, listed)
+                    engine_request.access |= hca.HCA_ACCESS_DEVICE
+                engine_region = self._engine.add_region(self._client, key, engine_request, listed)
         length = hca.HcaMrCreate.pieces.offset + len(used) * sizeof(hca.HcaPiece)
-        self._regions[key] = _Region(*(made, wanted.pd, wanted.bytes, used, bytes(wanted)[:length]))
-        self._pds[wanted.pd] += 1
+        self._regions[key] = _Region(
+            engine_region, request.pd, request.bytes, used, bytes(request)[:length]
+        )
+        self._pds[request.pd] += 1
         for handle in used:
             self._segments[handle].keys.add(key)
 
@@ -160,17 +164,17 @@ class Regions(Domains):
         for handle in region.segments:
             self._segments[handle].keys.discard(key)
 
-    def _check_region(self, wanted: hca.HcaMrCreate) -> None:
-        check_range(wanted.piece_count, 1, hca.HCA_MAX_PIECES)
-        check_range(wanted.bytes, 1, hca.HCA_MAX_MR_BYTES)
-        if wanted.iova + wanted.bytes > 1 << 64:
+    def _check_region(self, request: hca.HcaMrCreate) -> None:
+        check_range(request.piece_count, 1, hca.HCA_MAX_PIECES)
+        check_range(request.bytes, 1, hca.HCA_MAX_MR_BYTES)
+        if request.iova + request.bytes > 1 << 64:
             raise os_error(errno.EINVAL)
-        if wanted.access & ~_ACCESS:
+        if request.access & ~_ACCESS:
             raise os_error(errno.EOPNOTSUPP)
-        if wanted.access & _REMOTE_CHANGE and not wanted.access & VerbsAccess.LOCAL_WRITE:
+        if request.access & _REMOTE_CHANGE and not request.access & VerbsAccess.LOCAL_WRITE:
             raise os_error(errno.EINVAL)
         total = 0
-        for piece in wanted.pieces[: wanted.piece_count]:
+        for piece in request.pieces[: request.piece_count]:
             segment = get(self._segments, piece.segment)
             if segment.engine is None:
                 raise os_error(errno.EFAULT)
@@ -182,7 +186,7 @@ class Regions(Domains):
                     errno.ENOMEM, "the memory has pages that its owner has not been charged for"
                 )
             total += piece.bytes
-        if total != wanted.bytes:
+        if total != request.bytes:
             raise os_error(errno.EINVAL)
 
     def save_segment(self, handle: int, handover_state: HandoverState) -> Row:
@@ -201,9 +205,9 @@ class Regions(Domains):
             undo.callback(os.close, descriptor)
             self.share.charge(1)
             undo.callback(self.share.refund, 1)
-            made = self._engine.add_segment(descriptor, size)
+            engine_segment = self._engine.add_segment(descriptor, size)
             undo.pop_all()
-        self._segments[int(row["handle"])] = Segment(made, descriptor, size)
+        self._segments[int(row["handle"])] = Segment(engine_segment, descriptor, size)
 
     def save_region(self, key: int, handover_state: HandoverState) -> Row:
         """Return the memory region's record for a successor."""
@@ -213,13 +217,13 @@ class Regions(Domains):
     def load_region(self, row: Row, handover_state: HandoverState) -> None:
         """Restore a predecessor's memory region. Raises OSError, ValueError, KeyError."""
         del handover_state
-        wanted = hca.HcaMrCreate()
-        request = from_base64(row["request"])
-        memmove(byref(wanted), request, min(len(request), sizeof(wanted)))
-        used = tuple(piece.segment for piece in wanted.pieces[: wanted.piece_count])
+        request = hca.HcaMrCreate()
+        request_bytes = from_base64(row["request"])
+        memmove(byref(request), request_bytes, min(len(request_bytes), sizeof(request)))
+        used = tuple(piece.segment for piece in request.pieces[: request.piece_count])
         self._numbers.adopt_key(int(row["handle"]))
-        self._guard.charge_adopted(region_bytes=wanted.bytes)
-        self._add_region(int(row["handle"]), wanted, used)
+        self._guard.charge_adopted(region_bytes=request.bytes)
+        self._add_region(int(row["handle"]), request, used)
 
 
 def _object_bytes(segments: tuple[int, ...]) -> int:

@@ -44,43 +44,48 @@ class SharedReceives(Domains):
         self._srqs: dict[int, _SharedReceives] = {}
         self._free_srqs = list(range(hca.HCA_MAX_SRQS - 1, -1, -1))
 
-    def create_srq(self, wanted: hca_objects.HcaSrqCreate) -> tuple[HcaCreated, int]:
+    def create_srq(self, request: hca_objects.HcaSrqCreate) -> tuple[HcaCreated, int]:
         """Make a shared receive queue. Raises OSError.
 
         Return the queue's description, and the descriptor of the memory for its work requests.
         """
         check_room(self._srqs, hca.HCA_MAX_SRQS)
-        get(self._pds, wanted.pd)
-        check_range(wanted.recv_wr, 1, hca.HCA_MAX_WR)
-        receives = round_up_to_power_of_two(wanted.recv_wr)
-        check_range(wanted.limit, 0, receives)
+        get(self._pds, request.pd)
+        check_range(request.recv_wr, 1, hca.HCA_MAX_WR)
+        receives = round_up_to_power_of_two(request.recv_wr)
+        check_range(request.limit, 0, receives)
         size = round_up_to_pages(
             sizeof(hca_objects.HcaSrqPage) + receives * sizeof(hca.HcaRecvSlot)
         )
         handle, index = self._handle(), self._free_srqs[-1]
         created = HcaCreated(handle, index, size, 0, receives)
         with new_page_descriptor("hca-srq", size) as page:
-            self._add_srq(wanted, created, page)
+            self._add_srq(request, created, page)
         self._free_srqs.pop()
         return created, page
 
     def _add_srq(
-        self, wanted: hca_objects.HcaSrqCreate, created: HcaCreated, page: int
+        self, request: hca_objects.HcaSrqCreate, created: HcaCreated, page: int
     ) -> EngineSrq:
         handle = created.handle
         with self._holding("srq", handle, page, created.page_bytes):
-            made = self._engine.add_srq(self._client, created, wanted.limit, page)
+            engine_srq = self._engine.add_srq(self._client, created, request.limit, page)
         self._srqs[handle] = _SharedReceives(
-            *(made, created.index, wanted.pd, created.second_count, bytes(wanted), bytes(created))
+            engine_srq,
+            created.index,
+            request.pd,
+            created.second_count,
+            bytes(request),
+            bytes(created),
         )
-        self._pds[wanted.pd] += 1
-        return made
+        self._pds[request.pd] += 1
+        return engine_srq
 
-    def modify_srq(self, wanted: hca_objects.HcaSrqModify) -> None:
+    def modify_srq(self, request: hca_objects.HcaSrqModify) -> None:
         """Arm the limit event of a shared receive queue. Raises OSError."""
-        srq = get(self._srqs, wanted.handle)
-        check_range(wanted.limit, 0, srq.count)
-        self._engine.set_srq_limit(srq.engine, wanted.limit)
+        srq = get(self._srqs, request.handle)
+        check_range(request.limit, 0, srq.count)
+        self._engine.set_srq_limit(srq.engine, request.limit)
 
     def query_srq(self, handle: int) -> hca_objects.HcaSrqModify:
         """Return the limit at which the limit event of a shared receive queue is armed. Raises
@@ -120,13 +125,13 @@ class SharedReceives(Domains):
 
         Raises OSError, ValueError.
         """
-        wanted = hca_objects.HcaSrqCreate.from_buffer_copy(from_base64(row["request"]))
+        request = hca_objects.HcaSrqCreate.from_buffer_copy(from_base64(row["request"]))
         created = HcaCreated.from_buffer_copy(from_base64(row["created"]))
         progress = hca_engine.HcaSavedSrq.from_buffer_copy(from_base64(row["progress"]))
         self._free_srqs.remove(created.index)
         page = handover_state.take_descriptor(row["page"])
         try:
-            made = self._add_srq(wanted, created, page)
+            engine_srq = self._add_srq(request, created, page)
         finally:
             os.close(page)
-        self._engine.load_srq(made, progress)
+        self._engine.load_srq(engine_srq, progress)

@@ -33,29 +33,29 @@ class Windows(Domains):
         super().__init__(engine, numbers, gids, memory_bytes)
         self._windows: dict[int, _Window] = {}
 
-    def create_window(self, wanted: hca_objects.HcaMwCreate) -> HcaHandle:
+    def create_window(self, request: hca_objects.HcaMwCreate) -> HcaHandle:
         """Allocate a memory window. Raises OSError.
 
         The returned handle is also the window's first key.
         """
         check_room(self._windows, hca.HCA_MAX_MWS)
-        get(self._pds, wanted.pd)
-        if wanted.type not in tuple(VerbsMwType):
+        get(self._pds, request.pd)
+        if request.type not in tuple(VerbsMwType):
             raise os_error(errno.EINVAL)
         key = self._numbers.new_key()
         try:
-            self._add_window(key, wanted)
+            self._add_window(key, request)
         except OSError:
             self._numbers.free_key(key)
             raise
         return HcaHandle(key)
 
-    def _add_window(self, key: int, wanted: hca_objects.HcaMwCreate) -> EngineWindow:
+    def _add_window(self, key: int, request: hca_objects.HcaMwCreate) -> EngineWindow:
         with self.share.charging(_OBJECT_BYTES):
-            made = self._engine.add_window(self._client, key, wanted)
-        self._windows[key] = _Window(made, wanted.pd, bytes(wanted))
-        self._pds[wanted.pd] += 1
-        return made
+            engine_window = self._engine.add_window(self._client, key, request)
+        self._windows[key] = _Window(engine_window, request.pd, bytes(request))
+        self._pds[request.pd] += 1
+        return engine_window
 
     def destroy_window(self, key: int) -> None:
         """Free a memory window, even if it is bound to a region. Raises OSError."""
@@ -84,7 +84,7 @@ class Windows(Domains):
         key = int(row["handle"])
         progress = hca_engine.HcaSavedWindow.from_buffer_copy(from_base64(row["progress"]))
         self._numbers.adopt_key(key)
-        made = self._add_window(
+        engine_window = self._add_window(
             key, hca_objects.HcaMwCreate.from_buffer_copy(from_base64(row["request"]))
         )
-        self._engine.load_window(made, progress)
+        self._engine.load_window(engine_window, progress)

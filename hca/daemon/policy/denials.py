@@ -46,8 +46,8 @@ class Denial:
             )
         )
         by = f" by {', '.join(self.policies)}" if self.policies else ""
-        done = "would be denied" if self.audited else "denied"
-        return f"{self.verb} of {source} to {destination} {done}{by}: {'; '.join(self.reasons)}"
+        outcome = "would be denied" if self.audited else "denied"
+        return f"{self.verb} of {source} to {destination} {outcome}{by}: {'; '.join(self.reasons)}"
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the denial as a JSON object."""
@@ -106,6 +106,6 @@ class Denials:
         The first part of the result is the count of each kind. The second part is the number of
         denials that were not counted by kind, because there were more than MAX_KINDS kinds.
         """
-        taken = self._counts, self._lost
+        totals = self._counts, self._lost
         self._counts, self._lost = {}, 0
-        return taken
+        return totals

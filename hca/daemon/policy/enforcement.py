@@ -87,7 +87,9 @@ class Enforcer:
 
         On a managed fabric, the tables must contain the party.
         """
-        return not self.managed or any(self._is_in_tables(party, one) for one in party.addresses)
+        return not self.managed or any(
+            self._is_in_tables(party, address) for address in party.addresses
+        )
 
     def replace_tables(self, tables: NodeTables) -> SwitchResult:
         """Replace the tables at once.
@@ -131,9 +133,9 @@ class Enforcer:
         self._pods = {pod.uid: pod for pod in tables.pods}
         numbers = {identity.number: identity for identity in tables.identities}
         self._identities = {
-            one.address: numbers[one.identity]
-            for one in tables.endpoints
-            if one.identity in numbers
+            endpoint.address: numbers[endpoint.identity]
+            for endpoint in tables.endpoints
+            if endpoint.identity in numbers
         }
         self.flows.begin_switch()
         switched = yield from self._evaluate_all(tables)
@@ -155,14 +157,14 @@ class Enforcer:
         qp: EngineQp,
         own_qpn: int,
         attributes: HcaQpAttributes,
-        found: Found = NOT_CONNECTED,
+        service_match: Found = NOT_CONNECTED,
         apply: Apply | None = None,
     ) -> None:
         """Evaluate policy for a queue pair and its peer, and set their rights in the engine.
 
         A rule that names a service's port applies to requests to the side that serves the port.
-        A queue pair without rights is refused, but not while the connection in ``found`` is
-        still awaited. A refused queue pair keeps its present peer and the rights for that peer.
+        A queue pair without rights is refused, but not while the connection in ``service_match``
+        is still awaited. A refused queue pair keeps its present peer and the rights for that peer.
 
         ``apply`` sets both the new peer and the rights for this peer in one call to the engine.
         With two calls, the queue pair would for a moment have one peer and the rights for the
@@ -172,22 +174,22 @@ class Enforcer:
             OSError: EACCES if policy permits no operation in either direction; or any error of
             ``apply``.
         """
-        requested, (service, is_awaited) = requested_peer(own_qpn, attributes), found
+        requested, (service, is_awaited) = requested_peer(own_qpn, attributes), service_match
         connection = Connection(party, requested, service, is_awaited=is_awaited)
         verdict = self._evaluate(connection)
         if not is_awaited and not verdict.sends and not verdict.receives:
             self._deny(connection, verdict)
             self._release(verdict)
             raise OSError(errno.EACCES, f"{party.owner}: policy denies its peer")
-        before = self._connections.get(qp)
+        old_connection = self._connections.get(qp)
         try:
             self._enter(qp, connection, verdict, revoke=not is_awaited, apply=apply)
         except OSError:
             self._release(verdict)
             raise
-        self._let_go(before.verdict if before is not None else ConnectionVerdict())
+        self._let_go(old_connection.verdict if old_connection is not None else ConnectionVerdict())
 
-    def reauthorize_peer(self, qp: EngineQp, found: Found) -> None:
+    def reauthorize_peer(self, qp: EngineQp, service_match: Found) -> None:
         """Evaluate policy again for a queue pair whose connection in the connection manager has
         changed.
 
@@ -195,10 +197,10 @@ class Enforcer:
         instead. Raises OSError.
         """
         if (connection := self._connections.get(qp)) is not None:
-            connection.service, connection.is_awaited = found
-            before = connection.verdict
+            connection.service, connection.is_awaited = service_match
+            old_verdict = connection.verdict
             self._enter(qp, connection, self._evaluate(connection), revoke=False)
-            self._let_go(before)
+            self._let_go(old_verdict)
 
     def adopt(
         self,
@@ -247,9 +249,9 @@ class Enforcer:
         connection = Connection(party, requested_peer(0, HcaQpAttributes()), is_raw=True)
         self._enter(qp, connection, self._evaluate(connection), revoke=False)
 
-    def authorize_path(self, party: Party, path: EngineAh, wanted: HcaAhCreate) -> None:
+    def authorize_path(self, party: Party, path: EngineAh, request: HcaAhCreate) -> None:
         """Evaluate policy for an address handle's peer. The engine drops denied datagrams."""
-        requested = (bytes(wanted.dgid), 0, 0, 0, wanted.traffic_class)
+        requested = (bytes(request.dgid), 0, 0, 0, request.traffic_class)
         connection = Connection(party, requested, is_path=True)
         verdict = self._evaluate(connection)
         if not verdict.sends:
@@ -277,8 +279,8 @@ class Enforcer:
             return None
         if self._evaluator is None:
             return Refusal("no policy is known yet")
-        known = self.parties.address_in_tables
-        source, destination = known(source, destination), known(destination, source)
+        table_address = self.parties.address_in_tables
+        source, destination = table_address(source, destination), table_address(destination, source)
         flow = Flow(source, destination, self.pkeys_at(source)[0], port, space)
         verdict = self._evaluator.evaluate(flow)
         if verdict.verbs & Verb.CM:
@@ -298,7 +300,9 @@ class Enforcer:
             return (_DEFAULT,)
         identity = self._identities.get(address)
         memberships = identity.partitions if identity is not None else ()
-        return tuple(one.pkey | (FULL if one.full else 0) for one in memberships) or (_DEFAULT,)
+        return tuple(
+            membership.pkey | (FULL if membership.full else 0) for membership in memberships
+        ) or (_DEFAULT,)
 
     def _enter(
         self,
@@ -334,17 +338,17 @@ class Enforcer:
                 if self._connections.get(end) is not connection:
                     continue
                 verdict = self._verdict_among(connection, verdicts)
-                before, is_path = connection.verdict, connection.is_path
-                old.append(before)
+                old_verdict, is_path = connection.verdict, connection.is_path
+                old.append(old_verdict)
                 change = verdict.to_policy_change(end, tables.generation, is_path=is_path)
                 changes.append(change)
                 if connection.is_awaited:
                     change.revoke = 0
                 elif not verdict.sends and not verdict.receives:
-                    if before.sends or before.receives:
+                    if old_verdict.sends or old_verdict.receives:
                         revoked += not is_path
                         self._deny(connection, verdict)
-                elif before.sends & ~verdict.sends or before.receives & ~verdict.receives:
+                elif old_verdict.sends & ~verdict.sends or old_verdict.receives & ~verdict.receives:
                     narrowed += 1
                 self._hold(connection, verdict)
             self._engine.set_policies(changes)
@@ -359,8 +363,8 @@ class Enforcer:
     ) -> ConnectionVerdict:
         """Return the verdict on a connection, from ``verdicts`` if a similar one is there."""
         party, requested = connection.party, connection.requested
-        same = requested if self._uses_qpn else (requested[0], requested[3], requested[4])
-        key = (party, same, connection.service, connection.is_path, connection.is_raw)
+        peer_key = requested if self._uses_qpn else (requested[0], requested[3], requested[4])
+        key = (party, peer_key, connection.service, connection.is_path, connection.is_raw)
         if key not in verdicts:
             verdicts[key] = self._evaluate(connection)
         return verdicts[key]
@@ -396,14 +400,26 @@ class Enforcer:
         rows = tuple(self.flows.row(flow, self._evaluator.evaluate(flow), rules) for flow in flows)
         sends, receives = (grants.passing_verbs(row.verdict) for row in rows)
         return ConnectionVerdict(
-            *(pkey, sends, receives, rows, self._classes.place_of(rows[0].verdict.qos_class)),
+            pkey,
+            sends,
+            receives,
+            rows,
+            self._classes.place_of(rows[0].verdict.qos_class),
             memory_rules.device_only_access(rows[1].verdict),
         )
 
     def _evaluate_raw(self, party: Party) -> ConnectionVerdict:
-        known = [one for one in party.addresses if self._is_in_tables(party, one)]
-        identity = self._identities[known[0]] if self.tables is not None and known else None
-        return evaluate_raw(identity, self.pkeys_at(known[0])[0] if known else 0)
+        known_addresses = [
+            address for address in party.addresses if self._is_in_tables(party, address)
+        ]
+        identity = (
+            self._identities[known_addresses[0]]
+            if self.tables is not None and known_addresses
+            else None
+        )
+        return evaluate_raw(
+            identity, self.pkeys_at(known_addresses[0])[0] if known_addresses else 0
+        )
 
     def _is_in_tables(self, party: Party, address: str) -> bool:
         """Return whether the tables contain an address of a party.

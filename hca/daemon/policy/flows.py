@@ -60,9 +60,15 @@ class Row:
     def denial(self, verb: str, *, audited: bool = False) -> Denial:
         """Return the denial record for one verb of this flow."""
         return Denial(
-            *(self.function, self.flow.source, self.verdict.source_pod),
-            *(self.flow.destination, self.verdict.destination_pod, verb),
-            *(self.verdict.denied_by, self.verdict.reasons, audited),
+            self.function,
+            self.flow.source,
+            self.verdict.source_pod,
+            self.flow.destination,
+            self.verdict.destination_pod,
+            verb,
+            self.verdict.denied_by,
+            self.verdict.reasons,
+            audited,
         )
 
 
@@ -99,8 +105,8 @@ class Flows:
         """
         row = self._rows.get(flow)
         if row is None:
-            made = Row(self._engine.add_flow(), flow, self._function_of(flow), verdict)
-            row = self._rows[flow] = made
+            new_row = Row(self._engine.add_flow(), flow, self._function_of(flow), verdict)
+            row = self._rows[flow] = new_row
         row.verdict, row.rules = verdict, rules
         self.rates.apply_limits(row.engine, flow, verdict, rules)
         return row
@@ -145,8 +151,8 @@ class Flows:
         Before this call, the caller must set the verdicts of the rows under the new tables.
         """
         self._rules, self._switching = rules, False
-        known = {_key(rule) for rule in rules}
-        self._sums = {key: count for key, count in self._sums.items() if key in known}
+        rule_keys = {_key(rule) for rule in rules}
+        self._sums = {key: count for key, count in self._sums.items() if key in rule_keys}
 
     def to_json(self) -> Iterator[Mapping[str, Any]]:
         """Yield one JSON object for each rule of the tables in force, with the sums of its
@@ -170,10 +176,12 @@ class Flows:
             return
         for place in range(HCA_VERBS):
             verb = Verb(1 << place)
-            done = counts.operations[place] - row.seen.operations[place]
+            operation_count = counts.operations[place] - row.seen.operations[place]
             denied = counts.denied[place] - row.seen.denied[place]
-            if done:
-                self._add_done(row, verb, done, counts.bytes[place] - row.seen.bytes[place])
+            if operation_count:
+                self._add_done(
+                    row, verb, operation_count, counts.bytes[place] - row.seen.bytes[place]
+                )
             if denied:
                 self._add_denied(row, verb, denied)
         row.seen = HcaFlowCounts.from_buffer_copy(bytes(counts))

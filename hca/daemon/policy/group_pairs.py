@@ -82,22 +82,22 @@ class GroupPairs:
             del self._senders[party]
             self._remove(pair for pair in self._pairs if pair[1] is party)
 
-    def _add(self, wanted: Iterable[tuple[Party, Party]]) -> None:
+    def _add(self, pairs: Iterable[tuple[Party, Party]]) -> None:
         added: list[tuple[Party, Party]] = []
         try:
-            for pair in wanted:
+            for pair in pairs:
                 member, sender = (party.gids[_KNOWN_BY] for party in pair)
                 if not any(member) or not any(sender):
                     continue  # tables cannot contain a function without an address
-                made = self._pairs[pair] = self._engine.add_pair(member, sender)
+                engine_pair = self._pairs[pair] = self._engine.add_pair(member, sender)
                 added.append(pair)
-                self._evaluate(pair[0], made, sender)
+                self._evaluate(pair[0], engine_pair, sender)
         except BaseException:
             self._remove(added)
             raise
 
     def _remove(self, pairs: Iterable[tuple[Party, Party]]) -> None:
         for pair in tuple(pairs):
-            made = self._pairs.pop(pair)
-            self._forget(made)
-            self._engine.remove_pair(made)
+            engine_pair = self._pairs.pop(pair)
+            self._forget(engine_pair)
+            self._engine.remove_pair(engine_pair)

@@ -32,7 +32,7 @@ class Guard:
         qp: EngineQp,
         number: int,
         attributes: HcaQpAttributes,
-        found: Found = NOT_CONNECTED,
+        service_match: Found = NOT_CONNECTED,
         apply: Apply | None = None,
     ) -> None:
         """Evaluate policy for the peer in a queue pair's new attributes.
@@ -40,14 +40,14 @@ class Guard:
         ``apply`` sets the peer and the peer's rights in the engine in one step. Raises OSError:
         EACCES if policy denies the peer, or any error that ``apply`` raises.
         """
-        self._enforcer.authorize_peer(self.party, qp, number, attributes, found, apply)
+        self._enforcer.authorize_peer(self.party, qp, number, attributes, service_match, apply)
 
-    def reauthorize_peer(self, qp: EngineQp, found: Found) -> None:
+    def reauthorize_peer(self, qp: EngineQp, service_match: Found) -> None:
         """Evaluate policy again for a queue pair that has the same peer but a changed connection.
 
         Raises OSError.
         """
-        self._enforcer.reauthorize_peer(qp, found)
+        self._enforcer.reauthorize_peer(qp, service_match)
 
     def adopt_peer(
         self, qp: EngineQp, number: int, attributes: HcaQpAttributes, service: Service | None
@@ -73,13 +73,13 @@ class Guard:
         """Forget a queue pair's peer and the verdict on it."""
         self._enforcer.forget(qp)
 
-    def authorize_path(self, path: EngineAh, wanted: HcaAhCreate) -> None:
+    def authorize_path(self, path: EngineAh, request: HcaAhCreate) -> None:
         """Evaluate policy for an address handle's peer; the engine drops denied datagrams.
 
         Raises OSError.
         """
-        self._enforcer.authorize_path(self.party, path, wanted)
-        if not is_group(bytes(wanted.dgid)):
+        self._enforcer.authorize_path(self.party, path, request)
+        if not is_group(bytes(request.dgid)):
             return
         try:
             self._enforcer.group_pairs.add_sender(self.party)
@@ -140,9 +140,9 @@ class Guard:
 
         Raises OSError (EDQUOT) if the party already has as many as its limit permits.
         """
-        most = self._enforcer.limits_of(self.party).queue_pairs
-        if most is not None and self.party.queue_pairs >= most:
-            raise OSError(errno.EDQUOT, f"{self.party.owner}: policy allows it {most} queue pairs")
+        limit = self._enforcer.limits_of(self.party).queue_pairs
+        if limit is not None and self.party.queue_pairs >= limit:
+            raise OSError(errno.EDQUOT, f"{self.party.owner}: policy allows it {limit} queue pairs")
         self.party.queue_pairs += 1
 
     def release_qp(self) -> None:
@@ -161,10 +161,11 @@ class Guard:
 
         Raises OSError (EDQUOT) if this would exceed the party's limit.
         """
-        most = self._enforcer.limits_of(self.party).region_bytes
-        if most is not None and self.party.region_bytes + size > most:
+        limit_bytes = self._enforcer.limits_of(self.party).region_bytes
+        if limit_bytes is not None and self.party.region_bytes + size > limit_bytes:
             raise OSError(
-                errno.EDQUOT, f"{self.party.owner}: policy allows it to register {most} bytes"
+                errno.EDQUOT,
+                f"{self.party.owner}: policy allows it to register {limit_bytes} bytes",
             )
         self.party.region_bytes += size
 
@@ -175,6 +176,6 @@ class Guard:
 
 def new_unrestricted_guard(engine: Engine, gids: tuple[bytes, ...]) -> Guard:
     """Return a guard that permits everything, for a program that is not on a fabric."""
-    made = Guard(Enforcer(engine, Parties()), Party("", "", (), gids))
-    made.receives_all = True
-    return made
+    guard = Guard(Enforcer(engine, Parties()), Party("", "", (), gids))
+    guard.receives_all = True
+    return guard

@@ -49,8 +49,12 @@ def limits_of(tables: NodeTables, address: str) -> Limits:
 
     Each limit is the smallest one among the enforced rules that select the pod.
     """
-    number = next((one.identity for one in tables.endpoints if one.address == address), None)
-    identity = next((one for one in tables.identities if one.number == number), None)
+    number = next(
+        (endpoint.identity for endpoint in tables.endpoints if endpoint.address == address), None
+    )
+    identity = next(
+        (candidate for candidate in tables.identities if candidate.number == number), None
+    )
     if identity is None:
         return Limits()
     rules = [

@@ -61,8 +61,12 @@ class Party:
         address.
         """
         version = ipaddress.ip_address(peer).version
-        same = (one for one in self.addresses if ipaddress.ip_address(one).version == version)
-        return next(same, self.addresses[0])
+        matching_addresses = (
+            address
+            for address in self.addresses
+            if ipaddress.ip_address(address).version == version
+        )
+        return next(matching_addresses, self.addresses[0])
 
 
 class Parties:
@@ -85,9 +89,11 @@ class Parties:
             if self._by_address.get(address) is not party:
                 continue
             del self._by_address[address]
-            other = next((one for one in self._all if address in one.addresses), None)
-            if other is not None:
-                self._by_address[address] = other
+            other_party = next(
+                (candidate for candidate in self._all if address in candidate.addresses), None
+            )
+            if other_party is not None:
+                self._by_address[address] = other_party
 
     def all(self) -> tuple[Party, ...]:
         """Return all parties in the order in which they were added."""
@@ -108,8 +114,8 @@ class Parties:
         if self.at(address) is not None:
             return address
         gid = _gid(address)
-        found = next((one for one in self._all if gid in one.gids), None)
-        return found.address_towards(peer) if found is not None else address
+        owner = next((party for party in self._all if gid in party.gids), None)
+        return owner.address_towards(peer) if owner is not None else address
 
     def address_of_gid(self, gid: bytes) -> str | None:
         """Return the address in the tables that belongs to a GID; None if the GID's owner is not
@@ -120,8 +126,8 @@ class Parties:
         address = ipaddress.IPv6Address(gid)
         if not address.is_link_local:
             return _text(gid)
-        found = next((one for one in self._all if gid in one.gids), None)
-        return found.addresses[0] if found is not None else None
+        owner = next((party for party in self._all if gid in party.gids), None)
+        return owner.addresses[0] if owner is not None else None
 
 
 def _gid(address: str) -> bytes:

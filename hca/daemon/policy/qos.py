@@ -28,17 +28,19 @@ class EngineClasses:
 
         Only the first HCA_QOS_CLASSES of them are used.
         """
-        kept = classes[:HCA_QOS_CLASSES]
-        names = {one.name for one in kept}
+        used_classes = classes[:HCA_QOS_CLASSES]
+        names = {qos_class.name for qos_class in used_classes}
         self._places = {name: at for name, at in self._places.items() if name in names}
         free = iter(sorted(set(range(1, HCA_QOS_CLASSES + 1)) - set(self._places.values())))
-        for one in kept:
-            if one.name not in self._places:
-                self._places[one.name] = next(free)
+        for qos_class in used_classes:
+            if qos_class.name not in self._places:
+                self._places[qos_class.name] = next(free)
         structures = [HcaQosClass(weight=1) for _ in range(max(self._places.values(), default=0))]
-        for one in kept:
-            structures[self._places[one.name] - 1] = _structure(one)
-        if [bytes(one) for one in structures] != [bytes(one) for one in self._current]:
+        for qos_class in used_classes:
+            structures[self._places[qos_class.name] - 1] = _structure(qos_class)
+        if [bytes(structure) for structure in structures] != [
+            bytes(structure) for structure in self._current
+        ]:
             self._engine.set_qos_classes(structures)
             self._current = structures
 
@@ -51,19 +53,20 @@ class EngineClasses:
 
 def find_unenforced(classes: Sequence[QosClass]) -> Iterator[str]:
     """Yield a message for each part of a QoS class that this version does not enforce."""
-    for one in classes[HCA_QOS_CLASSES:]:
-        yield f"qosClass {one.name}: a node has {HCA_QOS_CLASSES} classes at most"
-    for one in classes:
-        if one.sl:
-            yield f"qosClass {one.name}.sl: frames have no VLAN tag that could carry a priority"
+    for qos_class in classes[HCA_QOS_CLASSES:]:
+        yield f"qosClass {qos_class.name}: a node has {HCA_QOS_CLASSES} classes at most"
+    for qos_class in classes:
+        if qos_class.sl:
+            field = f"qosClass {qos_class.name}.sl"
+            yield f"{field}: frames have no VLAN tag that could carry a priority"
 
 
-def _structure(one: QosClass) -> HcaQosClass:
-    cnp_dscp = CNP_DSCP if one.cnp_dscp is None else one.cnp_dscp
+def _structure(qos_class: QosClass) -> HcaQosClass:
+    cnp_dscp = CNP_DSCP if qos_class.cnp_dscp is None else qos_class.cnp_dscp
     return HcaQosClass(
-        bytes_at_most=one.max_rate or 0,
-        bytes_at_least=one.min_rate or 0,
-        weight=one.weight,
-        traffic_class=one.dscp << 2,
+        bytes_at_most=qos_class.max_rate or 0,
+        bytes_at_least=qos_class.min_rate or 0,
+        weight=qos_class.weight,
+        traffic_class=qos_class.dscp << 2,
         cnp_traffic_class=cnp_dscp << 2,
     )

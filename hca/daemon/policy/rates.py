@@ -50,24 +50,24 @@ class Rates:
         These are the limits in the rules that the flow matches, and the limit of its QoS class.
         """
         matched = (rules[place] for place in verdict.rules)
-        wanted = frozenset(
+        required_keys = frozenset(
             _key(flow, rule)
             for rule in matched
             if rule.limits.bytes_per_second or rule.limits.operations_per_second
         )
         if verdict.qos_class is not None and verdict.qos_class.max_rate:
-            wanted |= {_class_key(flow, verdict.qos_class)}
-        before = self._keys.get(row, frozenset())
-        if wanted == before:
+            required_keys |= {_class_key(flow, verdict.qos_class)}
+        old_keys = self._keys.get(row, frozenset())
+        if required_keys == old_keys:
             return
-        for key in wanted - before:
+        for key in required_keys - old_keys:
             limit = self._limits.get(key)
             if limit is None:
                 limit = self._limits[key] = _Limit(self._add(key[-1]))
             limit.holders.add(row)
-        self._engine.limit_flow(row, [self._limits[key].engine for key in wanted])
-        self._let_go(row, before - wanted)
-        self._keys[row] = wanted
+        self._engine.limit_flow(row, [self._limits[key].engine for key in required_keys])
+        self._let_go(row, old_keys - required_keys)
+        self._keys[row] = required_keys
 
     def forget(self, row: EngineFlow) -> None:
         """Release the rate limits of a flow whose row the engine has removed."""

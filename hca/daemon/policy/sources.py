@@ -34,18 +34,18 @@ class Sources:
         """Return the wires of the engine."""
         return tuple(self._wires)
 
-    def add_wire(self, wanted: HcaWire) -> EngineWire:
+    def add_wire(self, hca_wire: HcaWire) -> EngineWire:
         """Add a wire; the running event loop evaluates policy for the wire's senders from now on.
 
         Raises OSError.
         """
-        made = self._engine.add_wire(wanted)
+        wire = self._engine.add_wire(hca_wire)
         if not self._wires:
             asyncio.get_running_loop().add_reader(
                 self._engine.pending_sources_fd, self.evaluate_pending
             )
-        self._wires[made] = {}
-        return made
+        self._wires[wire] = {}
+        return wire
 
     def remove_wire(self, wire: EngineWire) -> None:
         """Remove a wire and forget its senders; the connections over the wire end."""
@@ -71,15 +71,15 @@ class Sources:
 
     def _evaluate(self, pending: HcaPendingSource) -> None:
         wire, own, gid = EngineWire(pending.wire), bytes(pending.own), bytes(pending.source)
-        known = self._wires.get(wire, {})
+        known_sources = self._wires.get(wire, {})
         parties = self._enforcer.parties.all()
-        party = next((one for one in parties if own in one.gids), None)
-        if party is None or gid in known:
+        party = next((candidate for candidate in parties if own in candidate.gids), None)
+        if party is None or gid in known_sources:
             self._engine.drop_source(wire, gid)
             return
-        while len(known) >= MAX_SOURCES:
-            self._forget(known.pop(next(iter(known))))
-        source = known[gid] = self._engine.add_source(wire, gid)
+        while len(known_sources) >= MAX_SOURCES:
+            self._forget(known_sources.pop(next(iter(known_sources))))
+        source = known_sources[gid] = self._engine.add_source(wire, gid)
         self._enforcer.authorize_source(party, source, gid)
         self._engine.process_source(source)
 

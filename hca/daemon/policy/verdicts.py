@@ -59,8 +59,15 @@ class ConnectionVerdict:
         """
         out, in_ = (row.engine for row in self.rows) if self.rows else (0, 0)
         return HcaPolicyChange(
-            *(0 if is_path else end, out, in_, generation, self.sends, self.receives),
-            *(int(not self.sends and not self.receives), self.pkey, end if is_path else 0),
+            0 if is_path else end,
+            out,
+            in_,
+            generation,
+            self.sends,
+            self.receives,
+            int(not self.sends and not self.receives),
+            self.pkey,
+            end if is_path else 0,
             qos_class=self.qos_class,
             device_only=self.device_only,
         )

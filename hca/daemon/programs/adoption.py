@@ -28,7 +28,10 @@ class AdoptingPrograms(Programs):
         self, function: OpenedFunction, saved: Row, handover_state: HandoverState
     ) -> Objects:
         objects = AdoptedObjects(
-            *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
+            self._engine,
+            self._numbers,
+            function.address.gids,
+            self._memory_bytes,
             handover_state.take_descriptors(saved["descriptors"]),
             Guard(self.enforcer, function.party),
             function.mtu,

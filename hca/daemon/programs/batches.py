@@ -46,11 +46,11 @@ def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
         Malformed: no client library sends such a message; nothing was executed.
     """
     header, parts = _read(data)
-    replies, made, descriptors, why = b"", list[int](), list[int](), ""
+    replies, handles, descriptors, why = b"", list[int](), list[int](), ""
     try:
         for part, body in parts:
             try:
-                _resolve(part, body, made)
+                _resolve(part, body, handles)
             except OSError as err:
                 replies, why = (
                     replies + requests.encode(part, None, err.errno or errno.EIO),
@@ -62,7 +62,7 @@ def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
             descriptors += brought
             if why:
                 break
-            made.append(_handle_of(reply))
+            handles.append(_handle_of(reply))
     except BaseException:
         for descriptor in descriptors:
             with suppress(OSError):
@@ -74,8 +74,8 @@ def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
 def _read(data: bytes) -> tuple[Header, list[_Request]]:
     """Parse all requests of a batch before any is executed. Raises Malformed."""
     header = Header.from_buffer_copy(data)  # it is long enough, as its type was read
-    known = header.magic == messages.MAGIC and header.version == messages.PROTOCOL_VERSION
-    if not known or header.reserved or header.status:
+    is_known = header.magic == messages.MAGIC and header.version == messages.PROTOCOL_VERSION
+    if not is_known or header.reserved or header.status:
         raise Malformed("a batch has an invalid header")
     if header.payload_bytes != len(data) - HEADER_BYTES:
         raise Malformed(f"a batch has {len(data)} bytes, but its header states a different size")
@@ -93,7 +93,7 @@ def _read(data: bytes) -> tuple[Header, list[_Request]]:
     return header, parts
 
 
-def _resolve(part: Header, body: Any, made: list[int]) -> None:
+def _resolve(part: Header, body: Any, handles: list[int]) -> None:
     """Replace references to earlier requests of the batch by the handles of their objects.
 
     Raises OSError.
@@ -102,9 +102,9 @@ def _resolve(part: Header, body: Any, made: list[int]) -> None:
         value = getattr(body, name)
         if value & hca.HCA_BATCH_MADE:
             place = value & ~hca.HCA_BATCH_MADE
-            if place >= len(made) or not made[place]:
+            if place >= len(handles) or not handles[place]:
                 raise os_error(errno.EINVAL)
-            setattr(body, name, made[place])
+            setattr(body, name, handles[place])
 
 
 def _handle_of(reply: bytes) -> int:

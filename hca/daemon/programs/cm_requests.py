@@ -24,8 +24,8 @@ def _handle(call: Callable[[Ids, int], None]) -> _Row:
 
 
 def _row_without_reply(structure: type[ctypes.Structure], call: Callable[[Ids, Any], None]) -> _Row:
-    def carry_out(ids: Ids, wanted: Any) -> Reply:
-        call(ids, wanted)
+    def carry_out(ids: Ids, request: Any) -> Reply:
+        call(ids, request)
         return Reply()
 
     return _Row(structure, carry_out)
@@ -34,12 +34,12 @@ def _row_without_reply(structure: type[ctypes.Structure], call: Callable[[Ids, A
 def _row_returning(
     structure: type[ctypes.Structure], call: Callable[[Ids, Any], ctypes.Structure]
 ) -> _Row:
-    return _Row(structure, lambda ids, wanted: Reply(call(ids, wanted)))
+    return _Row(structure, lambda ids, request: Reply(call(ids, request)))
 
 
 def _channel(ids: Ids, _: None) -> Reply:
-    made, reading = ids.create_channel()
-    return Reply(made, (reading,))
+    handle, reading = ids.create_channel()
+    return Reply(handle, (reading,))
 
 
 _ROWS: Final[Mapping[int, _Row]] = {

@@ -31,25 +31,25 @@ async def answer(
     Raises:
         Malformed: no client library sends such a message.
     """
-    header, wanted = requests.parse(data, _EXPECTED)
+    header, request = requests.parse(data, _EXPECTED)
     try:
-        made = await _attach(objects, token, client, sender, _place(wanted))
+        segment = await _attach(objects, token, client, sender, _place(request))
     except TimeoutError:
         return requests.encode(header, None, errno.ETIMEDOUT), (), "no answer about device memory"
     except OSError as err:
         return requests.encode(header, None, err.errno or errno.EIO), (), str(err)
-    return requests.encode(header, made), (), ""
+    return requests.encode(header, segment), (), ""
 
 
-def _place(wanted: HcaSegmentDevice | HcaSegmentShared) -> tuple[int, int, bytes]:
+def _place(request: HcaSegmentDevice | HcaSegmentShared) -> tuple[int, int, bytes]:
     """Return address and size of the requested device memory, and the range of an exported
     descriptor.
 
     With such a range, the address is an offset in the range.
     """
-    if isinstance(wanted, HcaSegmentShared):
-        return wanted.offset, wanted.bytes, bytes(wanted.range)
-    return wanted.address, wanted.bytes, b""
+    if isinstance(request, HcaSegmentShared):
+        return request.offset, request.bytes, bytes(request.range)
+    return request.address, request.bytes, b""
 
 
 async def _attach(

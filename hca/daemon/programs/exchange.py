@@ -44,10 +44,10 @@ class Exchange:
         """
         while True:
             await self._serving.wait()
-            rest = await self._until_one_takes_longer()
-            if rest is None:
+            remaining_work = await self._until_one_takes_longer()
+            if remaining_work is None:
                 return
-            await rest()
+            await remaining_work()
 
     async def _until_one_takes_longer(self) -> Rest | None:
         """Reply to messages until a reply takes longer.
@@ -55,28 +55,28 @@ class Exchange:
         Return the remaining work of that reply, or None at the end of file.
         """
         loop = asyncio.get_running_loop()
-        left: asyncio.Future[Rest | None] = loop.create_future()
+        future: asyncio.Future[Rest | None] = loop.create_future()
         descriptor = self._client.fileno()
-        loop.add_reader(descriptor, self._take, left)
+        loop.add_reader(descriptor, self._take, future)
         try:
-            return await left
+            return await future
         finally:
             loop.remove_reader(descriptor)
 
-    def _take(self, left: "asyncio.Future[Rest | None]") -> None:
+    def _take(self, future: "asyncio.Future[Rest | None]") -> None:
         """Reply to one message; the event loop serves other sockets before the next one."""
-        if left.done():
+        if future.done():
             return
         if not self._serving.is_set():
-            left.set_result(self._serving.wait)
+            future.set_result(self._serving.wait)
             return
         try:
             packet = seqpacket.receive_now(self._client, self._limit_bytes)
             if packet is None:
                 return
-            rest = self._respond(packet) if packet.data else None
+            remaining_work = self._respond(packet) if packet.data else None
         except Exception as err:  # noqa: BLE001 # it is raised in the coroutine that waits
-            left.set_exception(err)
+            future.set_exception(err)
             return
-        if rest is not None or not packet.data:
-            left.set_result(rest)
+        if remaining_work is not None or not packet.data:
+            future.set_result(remaining_work)

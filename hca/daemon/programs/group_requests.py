@@ -15,12 +15,12 @@ async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...],
     Raises:
         Malformed: no client library sends such a message.
     """
-    header, wanted = requests.read(data)
+    header, request = requests.read(data)
     try:
-        group = objects.check_member(wanted)
+        group = objects.check_member(request)
         if objects.wire_groups is None:
-            return requests.carry_out(objects, header, wanted)
+            return requests.carry_out(objects, header, request)
         async with objects.wire_groups.join(objects.gids, group):
-            return requests.carry_out(objects, header, wanted)
+            return requests.carry_out(objects, header, request)
     except OSError as err:
         return requests.encode(header, None, err.errno or errno.EIO), (), str(err)

@@ -221,7 +221,10 @@ class Programs:
         function.share.charge(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
         try:
             objects = Objects(
-                *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
+                self._engine,
+                self._numbers,
+                function.address.gids,
+                self._memory_bytes,
                 Guard(self.enforcer, function.party),
                 function.mtu,
             )
@@ -251,7 +254,8 @@ class Programs:
         try:
             await self._send(client, requests.encode(header, function.device()))
             await self._converse(
-                *(client, sockets),
+                client,
+                sockets,
                 lambda packet: self._deliver(client, cm_requests.answer(ids, packet.data)),
             )
         finally:
@@ -273,17 +277,17 @@ class Programs:
             await Exchange(client, limit_bytes, respond_if_whole, self._serving).run()
             return
         while (packet := await sockets.receive(client, limit_bytes)).data:
-            rest = respond_if_whole(packet)
-            if rest is not None:
-                await rest()
+            remaining_work = respond_if_whole(packet)
+            if remaining_work is not None:
+                await remaining_work()
             await self._serving.wait()
 
     async def _attach_device_memory(
         self, client: socket.socket, objects: Objects, packet: Packet, key: bytes
     ) -> None:
         with self._counting_answer():
-            made = await device_memory.answer(objects, key, client, packet.sender, packet.data)
-            await self._reply(client, made)
+            outcome = await device_memory.answer(objects, key, client, packet.sender, packet.data)
+            await self._reply(client, outcome)
 
     async def _answer_later(self, client: socket.socket, objects: Objects, packet: Packet) -> None:
         answer = _ANSWERED_LATER[requests.type_of(packet.data)]
@@ -302,10 +306,10 @@ class Programs:
                 self._answered.set()
 
     def _deliver(
-        self, client: socket.socket, made: tuple[bytes, tuple[int, ...], str]
+        self, client: socket.socket, outcome: tuple[bytes, tuple[int, ...], str]
     ) -> Rest | None:
         """Send a reply; return the remaining work if the socket has no room for the reply now."""
-        reply, descriptors, refused = made
+        reply, descriptors, refused = outcome
         if refused and self._log_quota.take():
             logger.info("request_refused reason=%r", refused)
         try:
@@ -321,8 +325,10 @@ class Programs:
         _close(descriptors)
         return None
 
-    async def _reply(self, client: socket.socket, made: tuple[bytes, tuple[int, ...], str]) -> None:
-        reply, descriptors, refused = made
+    async def _reply(
+        self, client: socket.socket, outcome: tuple[bytes, tuple[int, ...], str]
+    ) -> None:
+        reply, descriptors, refused = outcome
         if refused and self._log_quota.take():
             logger.info("request_refused reason=%r", refused)
         try:

@@ -30,8 +30,8 @@ class Reply:
     descriptors: tuple[int, ...] = ()
 
 
-def _with_descriptor(made: tuple[ctypes.Structure, int]) -> Reply:
-    return Reply(made[0], (made[1],))
+def _with_descriptor(structure_and_descriptor: tuple[ctypes.Structure, int]) -> Reply:
+    return Reply(structure_and_descriptor[0], (structure_and_descriptor[1],))
 
 
 def _destroying(destroy: Callable[[Objects, int], None]) -> Callable[[Objects, Any], Reply]:
@@ -43,8 +43,8 @@ def _destroying(destroy: Callable[[Objects, int], None]) -> Callable[[Objects, A
 
 
 def _silent(change: Callable[[Objects, Any], None]) -> Callable[[Objects, Any], Reply]:
-    def carry_out(objects: Objects, wanted: Any) -> Reply:
-        change(objects, wanted)
+    def carry_out(objects: Objects, request: Any) -> Reply:
+        change(objects, request)
         return Reply()
 
     return carry_out
@@ -134,8 +134,13 @@ def encode_bytes(request: Header, body: bytes, status: int = 0) -> bytes:
     """Encode the reply to a request; ``body`` is the reply's payload, ``status`` an errno value."""
     # Has the layout of ``Header``; a ctypes structure takes ten times as long to make.
     header = _HEADER.pack(
-        *(messages.MAGIC, messages.PROTOCOL_VERSION, request.type + 1),
-        *(request.request, status, len(body), 0),
+        messages.MAGIC,
+        messages.PROTOCOL_VERSION,
+        request.type + 1,
+        request.request,
+        status,
+        len(body),
+        0,
     )
     return header + body
 

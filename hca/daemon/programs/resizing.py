@@ -28,13 +28,13 @@ async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...],
     Raises:
         Malformed: no client library sends such a message.
     """
-    header, wanted = requests.read(data)
+    header, request = requests.read(data)
     try:
-        if objects.shrinks(wanted):
+        if objects.shrinks(request):
             await _until_seen(objects)
     except OSError as err:
         return requests.encode(header, None, err.errno or errno.EIO), (), str(err)
-    return requests.carry_out(objects, header, wanted)
+    return requests.carry_out(objects, header, request)
 
 
 async def _until_seen(objects: Objects) -> None:

@@ -83,7 +83,7 @@ def _binding(values: dict[str, Any]) -> Binding:
     return Binding(
         PodUid(values["pod_uid"]),
         values["pod"],
-        tuple(_address(one) for one in listed),
+        tuple(_address(address) for address in listed),
         values["refused"],
     )
 

@@ -58,13 +58,13 @@ async def serve_successors(
     listener: socket.socket,
     server: HandoverServer,
     engine: Engine,
-    more: Callable[[HandoverState], Row],
+    extra_fields: Callable[[HandoverState], Row],
     leave: Callable[[], Never] = exit_process,
 ) -> None:
     """Wait for successors that connect to ``listener``, and hand the server over to one of them.
 
     The successor receives a document. The document contains the server's record and the fields
-    of the object that ``more`` returns. ``leave`` is called after the handover.
+    of the object that ``extra_fields`` returns. ``leave`` is called after the handover.
     """
     while True:
         await seqpacket.wait_until_readable(listener.fileno())
@@ -75,7 +75,7 @@ async def serve_successors(
         with successor:
             successor.settimeout(SECONDS)
             try:
-                await _hand_over(successor, server, engine, more, leave)
+                await _hand_over(successor, server, engine, extra_fields, leave)
             except (OSError, HandoverFailed, MemoryError) as err:
                 logger.warning("not handed over: %s", str(err) or "the successor is too slow")
                 engine.resume()
@@ -86,7 +86,7 @@ async def _hand_over(
     successor: socket.socket,
     server: HandoverServer,
     engine: Engine,
-    more: Callable[[HandoverState], Row],
+    extra_fields: Callable[[HandoverState], Row],
     leave: Callable[[], Never],
 ) -> None:
     if peer_of(successor).uid != os.geteuid():
@@ -109,7 +109,7 @@ async def _hand_over(
         "version": VERSION,
         "suspended": suspended,
         "server": server.save(handover_state),
-        **more(handover_state),
+        **extra_fields(handover_state),
     }
     _send(successor, document, handover_state)
     if successor.recv(_MAX_WORD) != _READY:

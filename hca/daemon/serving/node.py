@@ -124,12 +124,12 @@ class _Listening:
 
 @click.command()
 @command_line(_Options)
-def main(given: Given) -> None:
+def main(option_values: Given) -> None:
     """Serve the functions of this node until SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     foreign.prepare_waking()
     try:
-        options = given.make(_Options)
+        options = option_values.make(_Options)
         asyncio.run(
             _main(
                 options,
@@ -164,7 +164,7 @@ def _lock_or_take_over(
     Return the lock's descriptor, and what a predecessor has sent, if there is one.
     """
     lock = os.open(options.directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    end, said = time.monotonic() + options.patience_seconds, ""
+    end, last_warning = time.monotonic() + options.patience_seconds, ""
     while True:
         try:
             if _is_free(lock):
@@ -173,9 +173,9 @@ def _lock_or_take_over(
                 raise HandoverFailed("the running hcad's version does not support a handover")
             return lock, handover.receive_state(options.directory)
         except (HandoverFailed, OSError) as err:
-            if str(err) != said:
+            if str(err) != last_warning:
                 logger.warning("waiting for the hcad that serves: %s", err)
-            said = str(err)
+            last_warning = str(err)
         if time.monotonic() >= end:
             _say_ready(options)
         time.sleep(_ASK_AGAIN_SECONDS)
@@ -265,9 +265,9 @@ def _confined_engine(options: _Options) -> Engine:
 
 def _server(options: _Options, engine: Engine, shares: Shares, listening: _Listening) -> NodeServer:
     netd = Netd(options.directory if options.wire else None, options.segments)
-    made = NodeServer(options.directory, engine, options.memory_bytes, shares=shares, netd=netd)
-    made.providers = listening.providers
-    return made
+    server = NodeServer(options.directory, engine, options.memory_bytes, shares=shares, netd=netd)
+    server.providers = listening.providers
+    return server
 
 
 async def _serve(

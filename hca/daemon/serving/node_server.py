@@ -141,11 +141,11 @@ def _save_binding(binding: Binding | None) -> Row | None:
     return {
         "pod_uid": binding.pod_uid,
         "pod": binding.pod,
-        "addresses": [str(one) for one in binding.addresses],
+        "addresses": [str(address) for address in binding.addresses],
         "refused": binding.refused,
     }
 
 
 def _load_binding(row: Row) -> Binding:
-    addresses = tuple(ipaddress.ip_address(str(one)) for one in row["addresses"])
+    addresses = tuple(ipaddress.ip_address(str(address)) for address in row["addresses"])
     return Binding(PodUid(row["pod_uid"]), str(row["pod"]), addresses, str(row["refused"]))

@@ -146,8 +146,8 @@ class PodServer(Server):
         self._table.bind(function.name, binding)
         if binding.addresses:
             pod = binding.addresses, binding.pod, binding.pod_uid
-            held = self._holders[function.name] = Party.of(function.name, function.address, *pod)
-            self.enforcer.parties.add(held)
+            party = self._holders[function.name] = Party.of(function.name, function.address, *pod)
+            self.enforcer.parties.add(party)
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -190,22 +190,26 @@ class PodServer(Server):
         return [
             {
                 "function": function.name,
-                "pod_uid": held.pod_uid if held is not None else "",
-                "pod": held.pod if held is not None else "",
-                "addresses": [str(ip) for ip in held.addresses] if held is not None else [],
-                "refused": held.refused if held is not None else "",
+                "pod_uid": binding.pod_uid if binding is not None else "",
+                "pod": binding.pod if binding is not None else "",
+                "addresses": [str(ip) for ip in binding.addresses] if binding is not None else [],
+                "refused": binding.refused if binding is not None else "",
                 "programs": len(self._programs.get(function.name.encode(), ())),
             }
             for function in self._table.all()
-            for held in (function.binding,)
+            for binding in (function.binding,)
         ]
 
     def _devices_on_wires(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
         for function in self._table.all():
-            held = function.binding
-            made = self.wires.engine_wires(held.pod_uid, held.addresses) if held is not None else ()
-            if made:
-                yield self._device(function), made
+            binding = function.binding
+            wires = (
+                self.wires.engine_wires(binding.pod_uid, binding.addresses)
+                if binding is not None
+                else ()
+            )
+            if wires:
+                yield self._device(function), wires
 
     def _device(self, function: Function) -> Path:
         return self._directory / CLASSES_DIR / function.name / CLASS_NAME / DEVICE_NAME
@@ -224,8 +228,8 @@ class PodServer(Server):
         if function.binding != binding:
             raise NotPermitted(errno.EAGAIN, "the function has just been assigned to another pod")
         name, where = function.name, SYS_CLASS / CLASS_NAME
-        held, shared = self._holders[name], self._shared[name]
-        return OpenedFunction(0, function.address, where, shared, held, function.link, mtu)
+        party, shared = self._holders[name], self._shared[name]
+        return OpenedFunction(0, function.address, where, shared, party, function.link, mtu)
 
     async def _serve_pod(self, function: Function, client: socket.socket) -> None:
         if self._connected[function.name] >= MAX_CONNECTIONS_OF_FUNCTION:

@@ -45,22 +45,22 @@ def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, O
 
     async def generation(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
-        said = {"generation": enforcer.tables.generation if enforcer.tables is not None else None}
+        reply = {"generation": enforcer.tables.generation if enforcer.tables is not None else None}
         if wires is not None:
-            said["path_mtu"] = wires.path_mtu
-        return said
+            reply["path_mtu"] = wires.path_mtu
+        return reply
 
     async def status(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
         await enforcer.collect_counts()
-        said = policy_status(enforcer)
-        return said if wires is None else {**said, "wire": wires.status()}
+        reply = policy_status(enforcer)
+        return reply if wires is None else {**reply, "wire": wires.status()}
 
     async def denials(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
         await enforcer.collect_counts()
-        taken, lost = enforcer.denials.take()
-        listed = [{**denial.to_json(), "count": count} for denial, count in taken.items()]
+        counts, lost = enforcer.denials.take()
+        listed = [{**denial.to_json(), "count": count} for denial, count in counts.items()]
         return {"denials": listed, "lost": lost}
 
     return {

@@ -51,14 +51,14 @@ def set_resource_limits() -> int:
     RLIMIT_DATA counts private memory only: clients' memory is shared, and charged to the
     clients.
     """
-    for kind, most in (
+    for kind, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_DATA, OWN_MEMORY_BYTES),
         (resource.RLIMIT_NOFILE, MAX_DESCRIPTORS),
     ):
         _soft, hard = resource.getrlimit(kind)
-        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (allowed, allowed))
     threading.stack_size(_STACK_BYTES)
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -137,11 +137,11 @@ class Server(AdoptingPrograms):
         while True:
             await asyncio.sleep(hw_counters.REFRESH_SECONDS)
             devices = dict(self._devices_on_wires())
-            self._shown = {path: one for path, one in self._shown.items() if path in devices}
+            self._shown = {path: files for path, files in self._shown.items() if path in devices}
             for path, wires in devices.items():
-                shown = self._shown.setdefault(path, hw_counters.Shown(path))
+                counter_files = self._shown.setdefault(path, hw_counters.Shown(path))
                 with suppress(OSError):  # a folder is removed before its function
-                    shown.write_changed([self._engine.wire_counts(wire) for wire in wires])
+                    counter_files.write_changed([self._engine.wire_counts(wire) for wire in wires])
 
     def _devices_on_wires(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
         """Yield each device that is on wires: the device's folder, and those wires."""

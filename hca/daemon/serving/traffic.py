@@ -69,7 +69,11 @@ def read_traffic(server: PodServer) -> dict[str, Any]:
 
 def _function(server: PodServer, party: Party) -> Mapping[str, Any]:
     sums = server.wires.count_traffic(party)
-    same = [one for one in server.enforcer.parties.all() if one.pod_uid == party.pod_uid]
+    pod_parties = [
+        pod_party
+        for pod_party in server.enforcer.parties.all()
+        if pod_party.pod_uid == party.pod_uid
+    ]
     return {
         "function": party.function,
         "pod": party.owner,
@@ -79,6 +83,6 @@ def _function(server: PodServer, party: Party) -> Mapping[str, Any]:
         "sent_packets": sums["sent"],
         "local_received_bytes": party.local_received_bytes,
         "local_sent_bytes": party.local_sent_bytes,
-        "queue_pairs": sum(one.queue_pairs for one in same),
-        "region_bytes": sum(one.region_bytes for one in same),
+        "queue_pairs": sum(pod_party.queue_pairs for pod_party in pod_parties),
+        "region_bytes": sum(pod_party.region_bytes for pod_party in pod_parties),
     }

@@ -47,8 +47,8 @@ class Shown:
 
     def write_changed(self, wires: Sequence[HcaWireCounts]) -> None:
         """Write the counter files whose content has changed. Raises OSError."""
-        said = counter_texts(wires)
-        for name, text in said.items():
+        texts = counter_texts(wires)
+        for name, text in texts.items():
             if text == self._said.get(name):
                 continue
             fd = os.open(self._folder / name, os.O_WRONLY | os.O_NOFOLLOW)
@@ -58,4 +58,4 @@ class Shown:
                 os.ftruncate(fd, len(line))
             finally:
                 os.close(fd)
-        self._said = said
+        self._said = texts

@@ -76,7 +76,7 @@ class WireGroups:
         sockets.
         """
         self._wires.pop(wire, None)
-        self._groups = {key: one for key, one in self._groups.items() if key[0] != wire}
+        self._groups = {key: group for key, group in self._groups.items() if key[0] != wire}
 
     @asynccontextmanager
     async def join(self, gids: Sequence[bytes], group: bytes) -> AsyncIterator[None]:
@@ -91,14 +91,14 @@ class WireGroups:
         if wire is None:
             yield
             return
-        one = self._groups.setdefault((wire, group), JoinedGroup(wire, group))
-        one.users += 1
+        joined_group = self._groups.setdefault((wire, group), JoinedGroup(wire, group))
+        joined_group.users += 1
         try:
             async with self._wires[wire].opening:
-                await self._open(one)
+                await self._open(joined_group)
             yield
         finally:
-            self.release(one)
+            self.release(joined_group)
 
     def hold(self, gids: Sequence[bytes], group: bytes) -> JoinedGroup | None:
         """Keep the wire of these GIDs in a group until ``release`` is called with the result.
@@ -108,47 +108,47 @@ class WireGroups:
         wire = self._wire_of(gids, group)
         if wire is None or group not in self._wires[wire].sockets.groups:
             return None
-        one = self._groups[wire, group]
-        one.users += 1
-        return one
+        joined_group = self._groups[wire, group]
+        joined_group.users += 1
+        return joined_group
 
-    def release(self, one: JoinedGroup) -> None:
+    def release(self, joined_group: JoinedGroup) -> None:
         """Give up one use of a wire's membership in a group.
 
         After the last use is given up, the wire leaves the group.
         """
-        one.users -= 1
-        key = one.wire, one.gid
-        if one.users or self._groups.get(key) is not one:
+        joined_group.users -= 1
+        key = joined_group.wire, joined_group.gid
+        if joined_group.users or self._groups.get(key) is not joined_group:
             return
         del self._groups[key]
-        opened = self._wires[one.wire].sockets.groups.pop(one.gid, None)
+        opened = self._wires[joined_group.wire].sockets.groups.pop(joined_group.gid, None)
         if opened is not None:
             self._engine.quit_group(*key)
             opened.close()
 
     def _wire_of(self, gids: Sequence[bytes], group: bytes) -> EngineWire | None:
-        for wire, known in self._wires.items():
-            own = known.sockets.address.gid
+        for wire, wire_state in self._wires.items():
+            own = wire_state.sockets.address.gid
             if own in gids and is_ipv4(own) == is_ipv4(group):
                 return wire
         return None
 
-    async def _open(self, one: JoinedGroup) -> None:
-        self._check(one)
-        sockets = self._wires[one.wire].sockets
-        if one.gid in sockets.groups:
+    async def _open(self, joined_group: JoinedGroup) -> None:
+        self._check(joined_group)
+        sockets = self._wires[joined_group.wire].sockets
+        if joined_group.gid in sockets.groups:
             return
-        opened = await self._opener(sockets, one.gid)
+        opened = await self._opener(sockets, joined_group.gid)
         try:
-            self._check(one)
-            self._engine.join_group(one.wire, one.gid, opened.fileno())
+            self._check(joined_group)
+            self._engine.join_group(joined_group.wire, joined_group.gid, opened.fileno())
         except BaseException:
             opened.close()
             raise
-        sockets.groups[one.gid] = opened
+        sockets.groups[joined_group.gid] = opened
 
-    def _check(self, one: JoinedGroup) -> None:
+    def _check(self, joined_group: JoinedGroup) -> None:
         """Raise OSError if the group's wire has been removed while a socket was being opened."""
-        if self._groups.get((one.wire, one.gid)) is not one:
+        if self._groups.get((joined_group.wire, joined_group.gid)) is not joined_group:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the wire has been removed meanwhile")

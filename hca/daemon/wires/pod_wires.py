@@ -111,27 +111,27 @@ class PodWires:
         namespace.
         """
         key = pod, address
-        one = self._wires.setdefault(key, _Wire())
-        one.users += 1
+        wire = self._wires.setdefault(key, _Wire())
+        wire.users += 1
         try:
-            async with one.opening:
-                if one.made is None:
-                    await self._open(one, address, client)
-            yield one.mtu
+            async with wire.opening:
+                if wire.made is None:
+                    await self._open(wire, address, client)
+            yield wire.mtu
         finally:
-            one.users -= 1
-            if not one.users:
+            wire.users -= 1
+            if not wire.users:
                 del self._wires[key]
-                if one.made is not None:
-                    self._keep_counts(address, one.made)
-                    self._all.remove(one.made)
-                if one.sockets is not None:
-                    one.sockets.close()
+                if wire.made is not None:
+                    self._keep_counts(address, wire.made)
+                    self._all.remove(wire.made)
+                if wire.sockets is not None:
+                    wire.sockets.close()
 
     def count_traffic(self, party: Party) -> Counter[str]:
         """Return the packets and bytes of a party's wires, open and closed, by ``TRAFFIC``."""
         sums = Counter(party.closed_wires)
-        addresses = [ipaddress.ip_address(one) for one in party.addresses]
+        addresses = [ipaddress.ip_address(address) for address in party.addresses]
         for wire in self.engine_wires(PodUid(party.pod_uid), addresses):
             sums.update(_traffic_of(self._engine.wire_counts(wire)))
         return sums
@@ -144,8 +144,8 @@ class PodWires:
 
     def engine_wires(self, pod: PodUid, addresses: Sequence[IpAddress]) -> tuple[EngineWire, ...]:
         """Return the engine's wires for a pod's addresses."""
-        found = (self._wires.get((pod, address)) for address in addresses)
-        return tuple(one.made for one in found if one is not None and one.made is not None)
+        wires = (self._wires.get((pod, address)) for address in addresses)
+        return tuple(wire.made for wire in wires if wire is not None and wire.made is not None)
 
     def status(self) -> Mapping[str, Any]:
         """Return the state of each wire by address.
@@ -154,7 +154,7 @@ class PodWires:
         """
         return {
             "broker": str(self._broker) if self._broker is not None else "",
-            "wires": [self._describe(address, one) for (_, address), one in self._wires.items()],
+            "wires": [self._describe(address, wire) for (_, address), wire in self._wires.items()],
         }
 
     def save(self, handover_state: HandoverState) -> list[Row]:
@@ -165,10 +165,10 @@ class PodWires:
             {
                 "pod_uid": pod,
                 "address": str(address),
-                "wire": saved_wires.save(one.interface, (one.sockets,), handover_state),
+                "wire": saved_wires.save(wire.interface, (wire.sockets,), handover_state),
             }
-            for (pod, address), one in self._wires.items()
-            if one.sockets is not None and one.interface is not None
+            for (pod, address), wire in self._wires.items()
+            if wire.sockets is not None and wire.interface is not None
         ]
 
     def load(self, saved: Sequence[Row], handover_state: HandoverState) -> None:
@@ -181,32 +181,32 @@ class PodWires:
         """
         for row in saved:
             interface, (sockets,) = saved_wires.load(row["wire"], handover_state)
-            one = _Wire(sockets=sockets, interface=interface)
-            one.made = self._all.add(sockets, interface.path_mtu())
-            self._wires[PodUid(row["pod_uid"]), ipaddress.ip_address(row["address"])] = one
-            self._carried = PATH_MTUS[one.mtu - 1]
+            wire = _Wire(sockets=sockets, interface=interface)
+            wire.made = self._all.add(sockets, interface.path_mtu())
+            self._wires[PodUid(row["pod_uid"]), ipaddress.ip_address(row["address"])] = wire
+            self._carried = PATH_MTUS[wire.mtu - 1]
 
-    def _describe(self, address: IpAddress, one: _Wire) -> Mapping[str, Any]:
-        shown: dict[str, Any] = {"address": str(address), "programs": one.users}
-        if one.made is None or one.interface is None:
-            return {**shown, "same_node_only": one.why or "being opened"}
-        counts = self._engine.wire_counts(one.made)
+    def _describe(self, address: IpAddress, wire: _Wire) -> Mapping[str, Any]:
+        description: dict[str, Any] = {"address": str(address), "programs": wire.users}
+        if wire.made is None or wire.interface is None:
+            return {**description, "same_node_only": wire.why or "being opened"}
+        counts = self._engine.wire_counts(wire.made)
         return {
-            **shown,
-            "interface": one.interface.name,
-            "interface_mtu": one.interface.mtu,
+            **description,
+            "interface": wire.interface.name,
+            "interface_mtu": wire.interface.mtu,
             "segments": self._segments,
-            "path_mtu": PATH_MTUS[one.mtu - 1],
-            "datagram_sources": self._all.count_sources(one.made),
-            "groups": [private_data.address_text(gid) for gid in one.sockets.groups]
-            if one.sockets
+            "path_mtu": PATH_MTUS[wire.mtu - 1],
+            "datagram_sources": self._all.count_sources(wire.made),
+            "groups": [private_data.address_text(gid) for gid in wire.sockets.groups]
+            if wire.sockets
             else [],
             "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
         }
 
-    async def _open(self, one: _Wire, address: IpAddress, client: socket.socket) -> None:
+    async def _open(self, wire: _Wire, address: IpAddress, client: socket.socket) -> None:
         if self._broker is None:
-            one.why = "the chart has rdma.wire.enabled off"
+            wire.why = "the chart has rdma.wire.enabled off"
             return
         descriptor = os.dup(client.fileno())  # the thread may outlive the connection
         try:
@@ -214,22 +214,22 @@ class PodWires:
                 _open_sockets, self._broker, descriptor, str(address), self._segments
             )
         except (NoWire, OSError) as err:
-            one.why = f"netd: {err}"
+            wire.why = f"netd: {err}"
             if self._quota.take():
-                logger.warning("no_wire address=%s reason=%r", address, one.why)
+                logger.warning("no_wire address=%s reason=%r", address, wire.why)
             return
         try:
             (sockets,) = opened.wires
             if sockets.address.ip != address:
                 raise NoWire(f"netd opened sockets of {sockets.address.ip} instead of {address}")
-            one.made = self._all.add(sockets, opened.interface.path_mtu())
+            wire.made = self._all.add(sockets, opened.interface.path_mtu())
         except (NoWire, ValueError, OSError) as err:
             opened.close()
-            one.why = str(err)
-            logger.warning("no_wire address=%s reason=%r", address, one.why)
+            wire.why = str(err)
+            logger.warning("no_wire address=%s reason=%r", address, wire.why)
             return
-        one.sockets, one.interface, one.why = sockets, opened.interface, ""
-        self._carried = PATH_MTUS[one.mtu - 1]
+        wire.sockets, wire.interface, wire.why = sockets, opened.interface, ""
+        self._carried = PATH_MTUS[wire.mtu - 1]
 
     async def _open_group(self, sockets: WireSockets, group: bytes) -> socket.socket:
         """Open a socket in a multicast group at a pod's address, through netd. Raises OSError."""
@@ -249,10 +249,10 @@ def _traffic_of(counts: HcaWireCounts) -> dict[str, int]:
     return {name: int(getattr(counts, name)) for name in TRAFFIC}
 
 
-def _open_group_socket(broker: Path, descriptor: int, wanted: str, group: bytes) -> socket.socket:
+def _open_group_socket(broker: Path, descriptor: int, address: str, group: bytes) -> socket.socket:
     try:
         with _connect(broker) as link:
-            return Broker(link).open_group(descriptor, wanted, group)
+            return Broker(link).open_group(descriptor, address, group)
     finally:
         os.close(descriptor)
 
@@ -268,9 +268,9 @@ def _connect(broker: Path) -> socket.socket:
     return link
 
 
-def _open_sockets(broker: Path, descriptor: int, wanted: str, segments: bool) -> OpenedSockets:
+def _open_sockets(broker: Path, descriptor: int, address: str, segments: bool) -> OpenedSockets:
     try:
         with _connect(broker) as link:
-            return Broker(link).open(descriptor, wanted, segments)
+            return Broker(link).open(descriptor, address, segments)
     finally:
         os.close(descriptor)

@@ -21,17 +21,18 @@ def save(
         "addresses": [_row(address) for address in interface.addresses],
         "wires": [
             {
-                "address": _row(one.address),
-                "segments": one.segments,
+                "address": _row(wire_sockets.address),
+                "segments": wire_sockets.segments,
                 "sockets": [
-                    handover_state.add_descriptor(opened.fileno()) for opened in one.sockets
+                    handover_state.add_descriptor(opened.fileno())
+                    for opened in wire_sockets.sockets
                 ],
                 "groups": {
                     gid.hex(): handover_state.add_descriptor(opened.fileno())
-                    for gid, opened in one.groups.items()
+                    for gid, opened in wire_sockets.groups.items()
                 },
             }
-            for one in sockets
+            for wire_sockets in sockets
         ],
     }
 
@@ -44,7 +45,7 @@ def load(
     Raises:
         OSError, ValueError, KeyError, TypeError: the record is incomplete or invalid.
     """
-    by_version = {one.ip.version: one for one in map(_address, saved["addresses"])}
+    by_version = {address.ip.version: address for address in map(_address, saved["addresses"])}
     interface = WireInterface(
         str(saved["name"]), int(saved["mtu"]), by_version.get(4), by_version.get(6)
     )
@@ -71,4 +72,4 @@ def _row(address: WireAddress) -> list[object]:
 
 def _address(row: Sequence[object]) -> WireAddress:
     ip, *numbers = row  # records of older versions lack the interface's number
-    return WireAddress(ipaddress.ip_address(str(ip)), *(int(str(one)) for one in numbers))
+    return WireAddress(ipaddress.ip_address(str(ip)), *(int(str(number)) for number in numbers))

@@ -40,16 +40,16 @@ class Wires:
         ibv_mtu. If ``bytes_per_second`` is 0, there is no limit. The event loop that is running
         processes the wire's senders and messages.
         """
-        made = self._sources.add_wire(sockets.to_hca_wire(path_mtu, bytes_per_second))
+        wire = self._sources.add_wire(sockets.to_hca_wire(path_mtu, bytes_per_second))
         try:
-            self.groups.add_wire(made, sockets)
-            self._connections.add(made, sockets.address.gid)
+            self.groups.add_wire(wire, sockets)
+            self._connections.add(wire, sockets.address.gid)
         except OSError:
-            self.groups.remove_wire(made)
-            self._sources.remove_wire(made)
+            self.groups.remove_wire(wire)
+            self._sources.remove_wire(wire)
             raise
-        self._gids[made] = sockets.address.gid
-        return made
+        self._gids[wire] = sockets.address.gid
+        return wire
 
     def remove(self, wire: EngineWire) -> None:
         """Remove a wire and end the connections over the wire."""
