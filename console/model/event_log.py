@@ -147,7 +147,7 @@ class EventLog:
         if len(self._groups[name]) > (MOST_OF_OPERATOR if is_operator else MOST_OF_NAMESPACE):
             self._drop_oldest(name)
         elif len(self._group_of) > self._most:
-            self._drop_oldest(max(self._groups, key=lambda one: len(self._groups[one])))
+            self._drop_oldest(max(self._groups, key=lambda group: len(self._groups[group])))
 
     def remove(self, key: str) -> None:
         """Drop an event that the API server has deleted."""

@@ -49,4 +49,4 @@ def growth(earlier: float, later: float) -> float:
 def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], text)
+    return _ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], text)

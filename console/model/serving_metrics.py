@@ -86,11 +86,11 @@ _SERVERS: Final = (
 )
 NAMES: Final = tuple(server.requests for server in _SERVERS)
 _WANTED: Final = frozenset(
-    [one for server in _SERVERS for one in (server.requests, server.busy, *server.histograms)]
+    [name for server in _SERVERS for name in (server.requests, server.busy, *server.histograms)]
     + [
-        f"{one}_{part}"
+        f"{name}_{part}"
         for server in _SERVERS
-        for one in server.histograms
+        for name in server.histograms
         for part in ("bucket", "count", "sum")
     ]
 ) - {""}

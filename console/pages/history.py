@@ -51,7 +51,7 @@ class HistoryPages:
             request,
             name,
             gpu.spec.node_name,
-            lambda now: history.of_gpu_and_slices(self._live.exporters.history, gpu, now),
+            lambda now_s: history.of_gpu_and_slices(self._live.exporters.history, gpu, now_s),
         )
 
     async def show_slice(self, request: Request) -> Response:

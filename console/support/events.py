@@ -20,7 +20,7 @@ MOST: Final = 2000  # the latest
 SELECTIONS: Final = (
     *(Chosen(namespace=SHARED, fields=f"involvedObject.kind={kind}") for kind in CLUSTER_SCOPED),
     Chosen(fields=f"involvedObject.kind={POLICY_KIND}"),
-    *(Chosen(fields=f"reason={one}") for one in OF_PODS),
+    *(Chosen(fields=f"reason={reason}") for reason in OF_PODS),
 )
 """What the API server is requested for: by far most events of a cluster concern other objects."""
 

@@ -237,9 +237,8 @@ def _read(document: dict[str, Any], existing_layout: Layout | None) -> Layout:
         raise ManifestError(f"spec: {str(err)[:300]}") from err
     if isinstance(read, Broken):
         raise ManifestError(explain_problem(read.problem))
-    if (
-        existing_layout is not None and read.spec != existing_layout.spec
-    ):  # the API server counts edits of the spec
+    # The API server counts edits of the spec.
+    if existing_layout is not None and read.spec != existing_layout.spec:
         return replace(
             read, meta=replace(read.meta, generation=existing_layout.meta.generation + 1)
         )

@@ -36,7 +36,7 @@ _RATE: Final = "rate of "  # a counter's growth per second, between two answers
 _LOST: Final = "tessera_gpu_lost"
 _LOST_CELL: Final = "lost"
 _READINGS: Final = "DCGM_"  # prefix of what is read from the GPU itself
-_WANTED: Final = frozenset((_LOST, *(one[0] for one in (*_OF_GPUS, *_OF_INSTANCES))))
+_WANTED: Final = frozenset((_LOST, *(column[0] for column in (*_OF_GPUS, *_OF_INSTANCES))))
 _SLICE: Final = ("gpu", "GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
 _INSTANCE_LABELS: Final = (*_SLICE, "namespace", "pod")
 _ENGINE: Final = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -104,7 +104,7 @@ def memory(world: World, node: str) -> tuple[tuple[NodeMemory, ...], int]:
 
 def memory_of_node(world: World, node: str) -> tuple[MemoryRow, ...]:
     """Return the memory of a node's GPUs, by index."""
-    gpus = sorted(world.gpus_by_node().get(node, ()), key=lambda one: one.spec.index)
+    gpus = sorted(world.gpus_by_node().get(node, ()), key=lambda gpu: gpu.spec.index)
     return tuple(map(memory_of_gpu, gpus))
 
 

@@ -212,8 +212,8 @@ _BYTES: Final = Field("bytes", "Bytes", "67108864", _MOST_BYTES)
 _OPS: Final = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
-    one.name: one
-    for one in (
+    operation.name: operation
+    for operation in (
         Operation(
             "gemm",
             "Matrix product",

@@ -65,14 +65,8 @@ def find_room(survey: Survey, profile: str) -> Room:
     if profile not in names:
         return Room((), 0, known=tuple(names))
     states = [state for of_node in survey.usable_by_node.values() for state in of_node]
-    rooms = [gpu_room for state in states for gpu_room in _of_gpu(survey, state, profile)]
-    rooms.sort(
-        key=lambda gpu_room: (
-            not gpu_room.free,
-            gpu_room.gpu.spec.node_name,
-            gpu_room.gpu.spec.index,
-        )
-    )
+    rooms = [room for state in states for room in _of_gpu(survey, state, profile)]
+    rooms.sort(key=lambda room: (not room.free, room.gpu.spec.node_name, room.gpu.spec.index))
     claims = islice(_for_claims(survey, profile), SHOWN)
     return Room(tuple(rooms[:SHOWN]), max(len(rooms) - SHOWN, 0), tuple(claims))
 

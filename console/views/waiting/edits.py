@@ -113,7 +113,7 @@ def find_edits(
     )
     chosen: list[LayoutEdit] = []
     for edit in every:
-        if sum(each.gain for each in chosen) < short:
+        if sum(chosen_edit.gain for chosen_edit in chosen) < short:
             chosen.append(edit)
     return tuple(chosen)
 
