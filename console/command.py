@@ -28,7 +28,8 @@ _PAGE: Final = 100
 @click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="File to use.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig; default: its current.")
 @click.option(
-    *("-n", "--namespace"),
+    "-n",
+    "--namespace",
     default="",
     help="Read pods, claims, events and policies of this namespace only; default: of all.",
 )

@@ -24,9 +24,9 @@ class Connection(H11Protocol):
         """Limit the time until the request, and the number of connections without one."""
         super().connection_made(transport)
         waiting = [
-            one
-            for one in self.connections
-            if isinstance(one, Connection) and one._deadline is not None
+            connection
+            for connection in self.connections
+            if isinstance(connection, Connection) and connection._deadline is not None
         ]
         if len(waiting) >= MOST_WAITING:
             min(waiting, key=Connection._due)._give_up()

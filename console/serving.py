@@ -148,8 +148,8 @@ async def serve(
     on_ready(f"http://{host}:{port}/?token={token}")
     warming = asyncio.create_task(_warm_up(model, pages))
     try:
-        done, _ = await asyncio.wait({watches, serving}, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
+        ended_tasks, _ = await asyncio.wait({watches, serving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended_tasks:
             task.result()
     finally:
         pages.is_over = True

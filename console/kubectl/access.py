@@ -154,14 +154,14 @@ async def _read(
         everywhere.list_once(kind for kind in kinds if kind not in restricted),
         scoped.list_once(restricted),
     )
-    found = lists[0] | lists[1]
+    list_errors = lists[0] | lists[1]
     refused = [
         kind
-        for kind, err in found.items()
+        for kind, err in list_errors.items()
         if isinstance(err, errors.Refused) and kind in NAMESPACED and kind not in restricted
     ]
     if refused:  # perhaps the user may list them in one namespace
         still = await Watches(source, model, access.namespace).list_once(refused)
-        found = {k: err for k, err in found.items() if k not in refused or k in still}
-    problems = {kind: str(err) for kind, err in found.items()}
+        list_errors = {k: err for k, err in list_errors.items() if k not in refused or k in still}
+    problems = {kind: str(err) for kind, err in list_errors.items()}
     return model, problems, [kind for kind in refused if kind not in problems]

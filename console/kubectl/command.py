@@ -151,14 +151,14 @@ def explain_pod(access: Access, pod: str | None, form: str | None) -> None:
     model = read_model(
         access, needs.EXPLANATION, (*needs.POLICY, *needs.CLAIMS), restricted=("Pod",)
     )
-    found, world = model.pods.get(f"{access.namespace}/{name}"), model.world()
-    if found is None or not (why.is_pending(world, found) or found.is_starting):
+    record, world = model.pods.get(f"{access.namespace}/{name}"), model.world()
+    if record is None or not (why.is_pending(world, record) or record.is_starting):
         raise click.ClickException(
             f"pod {name!r} in namespace {access.namespace!r} does not exist, or does not wait for"
             " a node with a slice, a GPU or an HCA"
         )
     survey = Survey(world, model.taints())
-    explanation = why.explain(survey, found, model.claims, model.classes, model.connection)
+    explanation = why.explain(survey, record, model.claims, model.classes, model.connection)
     why_text.write_explanation(explanation, form or "")
 
 
@@ -179,12 +179,12 @@ def show_diff(access: Access, filename: str, form: str | None) -> int:
     text = _read_file(filename)
     try:
         document = manifest.read_layout(text)
-        found = layout_diff.diff(read_model(access, needs.LAYOUT).world(), document)
+        difference = layout_diff.diff(read_model(access, needs.LAYOUT).world(), document)
     except manifest.ManifestError as err:
         raise click.ClickException(f"{filename}: {err}") from err
-    limits = layout_text.read_limits(access, found)
-    layout_text.write_diff(found, limits, form or "")
-    return int(layout_text.is_change(found))
+    limits = layout_text.read_limits(access, difference)
+    layout_text.write_diff(difference, limits, form or "")
+    return int(layout_text.is_change(difference))
 
 
 @layout.command("status")
@@ -193,14 +193,16 @@ def show_diff(access: Access, filename: str, form: str | None) -> int:
 @with_access
 def show_status(access: Access, name: str | None, form: str | None) -> None:
     """Print the progress of rollouts; with NAME or -o wide, the GPUs that are not done."""
-    found = rollout.find_rollouts(read_model(access, needs.LAYOUT).world())
-    chosen = [one for one in found if name in (None, one.layout.name)]
+    rollouts = rollout.find_rollouts(read_model(access, needs.LAYOUT).world())
+    chosen = [
+        layout_rollout for layout_rollout in rollouts if name in (None, layout_rollout.layout.name)
+    ]
     if name is not None and not chosen:
         raise click.ClickException(f"MIGLayout {name!r} does not exist")
-    now = datetime.datetime.now(datetime.UTC)
-    rollout_text.write_rollouts(chosen, form or "", now)
+    moment = datetime.datetime.now(datetime.UTC)
+    rollout_text.write_rollouts(chosen, form or "", moment)
     if name is not None and form is None:
-        rollout_text.write_gpus(chosen, now)
+        rollout_text.write_gpus(chosen, moment)
 
 
 @command.group("rdma")
@@ -219,21 +221,24 @@ def explain_flow(access: Access, source: str, destination: str, verb: str, form:
 
     Exit status: 0 allowed, 1 denied, 2 error.
     """
-    a, b = (one if "/" in one else f"{access.namespace}/{one}" for one in (source, destination))
-    fabric = _read_fabric(access, {one.partition("/")[0] for one in (a, b)})
+    a, b = (
+        pod_name if "/" in pod_name else f"{access.namespace}/{pod_name}"
+        for pod_name in (source, destination)
+    )
+    fabric = _read_fabric(access, {pod_name.partition("/")[0] for pod_name in (a, b)})
     try:
-        found = reach.explain_verb(fabric, a, b, NAMES[verb])
+        explanation = reach.explain_verb(fabric, a, b, NAMES[verb])
     except QuestionError as err:
         raise click.ClickException(str(err)) from err
-    states = enforcement.states_behind(fabric, found)
+    states = enforcement.states_behind(fabric, explanation)
     if form in ("json", "yaml"):
-        policies = [one.document() for one in states]
-        output.write_document(found.document() | {"policies": policies}, form)
+        policies = [state.document() for state in states]
+        output.write_document(explanation.document() | {"policies": policies}, form)
     else:
-        output.write_lines(write_lines(found, states))
+        output.write_lines(write_lines(explanation, states))
     if form == "wide":
-        output.write_lines(path_lines(path_of(found), terminal.width()))
-    return int(not found.allowed)
+        output.write_lines(path_lines(path_of(explanation), terminal.width()))
+    return int(not explanation.allowed)
 
 
 @rdma.command("matrix")
@@ -243,8 +248,8 @@ def explain_flow(access: Access, source: str, destination: str, verb: str, form:
 def show_matrix(access: Access, first: int, form: str | None) -> None:
     """Print which pods of the namespace may use which verbs on which others."""
     fabric = _read_fabric(access, {access.scope})
-    found = reach.matrix(fabric, access.scope, first - 1)
-    rdma_text.write_matrix(found, form or "", access.scope)
+    matrix = reach.matrix(fabric, access.scope, first - 1)
+    rdma_text.write_matrix(matrix, form or "", access.scope)
 
 
 def _read_fabric(access: Access, namespaces: Collection[str]) -> Fabric:

@@ -26,18 +26,18 @@ def draw_node(view: NodeView, columns: int) -> Iterator[Line]:
         yield from textwrap.wrap("; ".join(map(str, view.profiles)), columns)
     if not view.gpus:
         return
-    units = max(one.picture.units for one in view.gpus)
+    units = max(gpu_view.picture.units for gpu_view in view.gpus)
     beside = max(1, (columns + _GAP) // (units * _UNIT + _GAP))
     beside = min(beside, len(view.gpus))
     size = min((columns + _GAP) // beside - _GAP, units * _WIDEST)
     for first in range(0, len(view.gpus), beside):
         panels = []
-        for one in view.gpus[first : first + beside]:
-            health = f" {describe_health(one.gpu)}" if one.is_sick else ""
-            title = f"GPU {one.gpu.spec.index} {one.gpu.spec.board}"
+        for gpu_view in view.gpus[first : first + beside]:
+            health = f" {describe_health(gpu_view.gpu)}" if gpu_view.is_sick else ""
+            title = f"GPU {gpu_view.gpu.spec.index} {gpu_view.gpu.spec.board}"
             panel = [[Span(title[:size]), Span(health[: max(size - len(title), 0)], "red")]]
-            panels.append([*panel, *draw_picture(one.picture, size)])
+            panels.append([*panel, *draw_picture(gpu_view.picture, size)])
         yield from join_panels(panels, size, _GAP)
-    for one in view.gpus:
-        if text := one.picture.requests:
-            yield from textwrap.wrap(f"GPU {one.gpu.spec.index} {text}", columns)
+    for gpu_view in view.gpus:
+        if text := gpu_view.picture.requests:
+            yield from textwrap.wrap(f"GPU {gpu_view.gpu.spec.index} {text}", columns)

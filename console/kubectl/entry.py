@@ -40,13 +40,15 @@ def complete(arguments: Sequence[str] | None = None) -> None:
     """Print the completions of the last argument, in the form that kubectl expects."""
     from click.shell_completion import ShellComplete
 
-    *before, word = (sys.argv[1:] if arguments is None else arguments) or [""]
+    *earlier_words, word = (sys.argv[1:] if arguments is None else arguments) or [""]
     try:
-        found = ShellComplete(_load(), {}, PROGRAM, "").get_completions(before, word)
+        completions = ShellComplete(_load(), {}, PROGRAM, "").get_completions(earlier_words, word)
     except click.ClickException:
-        found = []
-    for one in found:
-        click.echo(f"{one.value}\t{one.help}" if one.help else one.value)
+        completions = []
+    for completion in completions:
+        click.echo(
+            f"{completion.value}\t{completion.help}" if completion.help else completion.value
+        )
     click.echo(_DIRECTIVE)
 
 

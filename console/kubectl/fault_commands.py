@@ -52,14 +52,14 @@ def faults() -> None:
 @with_access
 def show_faults(access: Access, form: str | None) -> None:
     """Print the GPUFaults with the GPU and the phase of each, and why one is refused."""
-    found = _send(access, lambda cluster: cluster.list(_KIND))
+    gpu_faults = _send(access, lambda cluster: cluster.list(_KIND))
     if form:
-        output.write_document({"faults": [_summarize(one) for one in found]}, form)
+        output.write_document({"faults": [_summarize(fault) for fault in gpu_faults]}, form)
         return
-    if not found:
+    if not gpu_faults:
         click.echo("No faults found.", err=True)
         return
-    rows = [[value or "-" for value in _summarize(one).values()] for one in found]
+    rows = [[value or "-" for value in _summarize(fault).values()] for fault in gpu_faults]
     output.write_table(("NAME", "GPU", "SLICE", "FAULT", "PHASE", "REASON", "SINCE"), rows)
 
 
@@ -104,10 +104,10 @@ def inject_fault(
     if dry_run:
         output.write_document(document, "yaml")
         return 0
-    made = _send(access, lambda cluster: _create(cluster, document, wait_s))
-    name = f"gpufault/{_name(made)}"
-    if (phase := _summarize(made)["phase"]) == _REFUSED:
-        raise click.ClickException(f"{name} is refused: {_reason(made)}")
+    created_fault = _send(access, lambda cluster: _create(cluster, document, wait_s))
+    name = f"gpufault/{_name(created_fault)}"
+    if (phase := _summarize(created_fault)["phase"]) == _REFUSED:
+        raise click.ClickException(f"{name} is refused: {_reason(created_fault)}")
     click.echo(name)
     if phase == _PENDING and wait_s:
         text = f"no verdict after {wait_s} s: `kubectl tessera fault list` shows it later"
@@ -117,16 +117,16 @@ def inject_fault(
 
 async def _create(cluster: Faults, document: Document, wait_s: int) -> Document:
     """Create a GPUFault, and return its state once it has a verdict, or after the wait."""
-    made = await cluster.create(document)
+    created_fault = await cluster.create(document)
     deadline = time.monotonic() + wait_s
-    while _summarize(made)["phase"] == _PENDING and time.monotonic() < deadline:
+    while _summarize(created_fault)["phase"] == _PENDING and time.monotonic() < deadline:
         await asyncio.sleep(_POLL_S)
         try:
-            made = await cluster.get(_KIND, _name(made))
+            created_fault = await cluster.get(_KIND, _name(created_fault))
         except errors.KubeError as err:  # the object exists, so its name must be printed
-            click.echo(f"warning: gpufault/{_name(made)}: {err}", err=True)
+            click.echo(f"warning: gpufault/{_name(created_fault)}: {err}", err=True)
             break
-    return made
+    return created_fault
 
 
 @faults.command("clear")
@@ -137,14 +137,14 @@ def clear_faults(access: Access, names: Sequence[str], every: bool) -> None:
     """Delete GPUFaults, which ends --thermal, --hang and --off-bus."""
     if bool(names) == every:
         raise click.UsageError("give names of GPUFaults, or --all")
-    there = [_name(one) for one in _send(access, lambda cluster: cluster.list(_KIND))]
-    chosen = there if every else [one.removeprefix("gpufault/") for one in names]
-    if missing := [one for one in chosen if one not in there]:
+    existing_names = [_name(fault) for fault in _send(access, lambda cluster: cluster.list(_KIND))]
+    chosen = existing_names if every else [name.removeprefix("gpufault/") for name in names]
+    if missing := [name for name in chosen if name not in existing_names]:
         raise click.ClickException(f"there is no GPUFault {missing[0]}")
-    for one in chosen:
-        action = Delete(_KIND, one)
+    for name in chosen:
+        action = Delete(_KIND, name)
         _send(access, lambda cluster, action=action: cluster.perform(action))  # type: ignore[misc]
-        click.echo(f"gpufault/{one} deleted")
+        click.echo(f"gpufault/{name} deleted")
 
 
 def _make_spec(
@@ -163,7 +163,7 @@ def _make_spec(
     seconds: int | None,
 ) -> Document:
     """Return the spec of a GPUFault. Raises click.UsageError."""
-    by_index = [one is not None for one in (node, index)]
+    by_index = [option is not None for option in (node, index)]
     if any(by_index) if gpu is not None else not all(by_index):
         raise click.UsageError("give --gpu, or --node and --index")
     kinds: dict[str, Any] = {
@@ -208,9 +208,9 @@ def _name(document: Document) -> str:
 
 def _reason(document: Document) -> str:
     """Return why a fault is refused or has not happened yet; empty otherwise."""
-    for one in (document.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "Accepted" and one.get("status") != "True":
-            return f"{one.get('reason')}: {one.get('message')}"
+    for condition in (document.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Accepted" and condition.get("status") != "True":
+            return f"{condition.get('reason')}: {condition.get('message')}"
     return ""
 
 

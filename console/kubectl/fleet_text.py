@@ -27,22 +27,24 @@ def choose(model: ClusterModel, chosen: Filter, names: Collection[str]) -> list[
     if chosen.labels and not knows_nodes:
         raise click.ClickException("the labels of nodes are not known")
     try:
-        found = fleet.choose_nodes(world, chosen, fleet.Namespaces(), knows_nodes, knows_faults)
+        chosen_nodes = fleet.choose_nodes(
+            world, chosen, fleet.Namespaces(), knows_nodes, knows_faults
+        )
     except SelectorError as err:
         raise click.ClickException(str(err)) from err
-    missing = sorted(set(names) - {one.name for one in found})
+    missing = sorted(set(names) - {node.name for node in chosen_nodes})
     if missing:
         raise click.ClickException(
             f"node {missing[0]!r} has no GPU that matches, or does not exist"
         )
-    nodes = [one for one in found if not names or one.name in names]
-    return [fleet.view_node(world, one, "state") for one in nodes]
+    nodes = [node for node in chosen_nodes if not names or node.name in names]
+    return [fleet.view_node(world, node, "state") for node in nodes]
 
 
 def write_map(views: Sequence[NodeView], form: str) -> None:
     """Print the map of some nodes."""
     if form in ("json", "yaml"):
-        output.write_document({"nodes": [_node_document(one) for one in views]}, form)
+        output.write_document({"nodes": [_node_document(view) for view in views]}, form)
     elif not views:
         click.echo("No GPUs found.", err=True)
     elif form == "wide":
@@ -67,31 +69,33 @@ def write_map(views: Sequence[NodeView], form: str) -> None:
 
 def write_top(views: Sequence[NodeView], form: str) -> None:
     """Print the memory that each slice uses, the fullest first."""
-    found = sorted(_usages(views), key=lambda one: (-(one["memoryUsedBytes"] or 0), one["gpu"]))
+    usages = sorted(
+        _usages(views), key=lambda usage: (-(usage["memoryUsedBytes"] or 0), usage["gpu"])
+    )
     if form in ("json", "yaml"):
-        output.write_document({"slices": found}, form)
+        output.write_document({"slices": usages}, form)
         return
-    if not found:
+    if not usages:
         click.echo("No slices found.", err=True)
         return
     rows = (
         (
-            one["node"],
-            one["gpu"],
-            one["slice"],
-            _LOST if one["lost"] else f"{one['memoryUsedBytes'] // _MIB}Mi",
-            f"{one['memoryBytes'] // _MIB}Mi",
-            _LOST if one["lost"] else _percentage(one["memoryUsedBytes"], one["memoryBytes"]),
-            one["health"],
-            ",".join(one["pods"]) or "<none>",
-            one["board"],
-            one["uuid"] or "<none>",
+            usage["node"],
+            usage["gpu"],
+            usage["slice"],
+            _LOST if usage["lost"] else f"{usage['memoryUsedBytes'] // _MIB}Mi",
+            f"{usage['memoryBytes'] // _MIB}Mi",
+            _LOST if usage["lost"] else _percentage(usage["memoryUsedBytes"], usage["memoryBytes"]),
+            usage["health"],
+            ",".join(usage["pods"]) or "<none>",
+            usage["board"],
+            usage["uuid"] or "<none>",
         )
-        for one in found
+        for usage in usages
     )
     head = ("NODE", "GPU", "SLICE", "MEMORY", "OF", "MEMORY%", "HEALTH", "PODS", "BOARD", "UUID")
-    shown = len(head) if form == "wide" else len(head) - 2
-    output.write_table(head[:shown], (row[:shown] for row in rows))
+    column_count = len(head) if form == "wide" else len(head) - 2
+    output.write_table(head[:column_count], (row[:column_count] for row in rows))
 
 
 def _percentage(used: int, of: int) -> str:
@@ -102,28 +106,28 @@ def _percentage(used: int, of: int) -> str:
 
 def _usages(views: Iterable[NodeView]) -> Iterable[dict[str, Any]]:
     for view in views:
-        for one in view.gpus:
-            is_lost = faults.is_lost(one.gpu)
-            for each in one.gpu.status.slices:
+        for gpu_view in view.gpus:
+            is_lost = faults.is_lost(gpu_view.gpu)
+            for gpu_slice in gpu_view.gpu.status.slices:
                 yield {
                     "node": view.name,
-                    "gpu": one.gpu.name,
-                    "board": one.gpu.spec.board,
-                    "slice": str(each.place),
-                    "uuid": each.uuid,
-                    "memoryUsedBytes": None if is_lost else each.memory_used_bytes,
-                    "memoryBytes": each.memory_bytes,
-                    "health": each.health,
+                    "gpu": gpu_view.gpu.name,
+                    "board": gpu_view.gpu.spec.board,
+                    "slice": str(gpu_slice.place),
+                    "uuid": gpu_slice.uuid,
+                    "memoryUsedBytes": None if is_lost else gpu_slice.memory_used_bytes,
+                    "memoryBytes": gpu_slice.memory_bytes,
+                    "health": gpu_slice.health,
                     "lost": is_lost,
-                    "pods": [f"{h.namespace}/{h.name}" for h in each.holders],
+                    "pods": [f"{h.namespace}/{h.name}" for h in gpu_slice.holders],
                 }
 
 
 def _rows(views: Iterable[NodeView]) -> Iterable[Sequence[str]]:
     for view in views:
-        for one in view.gpus:
-            gpu = (view.name, str(one.gpu.spec.index), one.gpu.spec.board)
-            for box in _boxes(one.picture):
+        for gpu_view in view.gpus:
+            gpu = (view.name, str(gpu_view.gpu.spec.index), gpu_view.gpu.spec.board)
+            for box in _boxes(gpu_view.picture):
                 where = (_range(box.memory), _range(box.compute))
                 pods = ",".join(_holders(box)) or "<none>"
                 number = box.instance.removeprefix("instance ") or "<none>"
@@ -134,7 +138,7 @@ def _rows(views: Iterable[NodeView]) -> Iterable[Sequence[str]]:
 def _boxes(picture: GpuPicture) -> Iterable[Box]:
     """Yield the slices of a picture, and the requested ones that it does not draw."""
     yield from picture.boxes
-    yield from (one.box for one in picture.waiting)
+    yield from (waiting_slice.box for waiting_slice in picture.waiting)
 
 
 def _range(run: Run) -> str:
@@ -143,7 +147,7 @@ def _range(run: Run) -> str:
 
 
 def _holders(box: Box) -> list[str]:
-    return [f"{one.namespace}/{one.name}" for one in box.holders]
+    return [f"{holder.namespace}/{holder.name}" for holder in box.holders]
 
 
 def _node_document(view: NodeView) -> dict[str, Any]:
@@ -153,27 +157,27 @@ def _node_document(view: NodeView) -> dict[str, Any]:
         "problem": view.problem,
         "profiles": [
             {
-                "profile": one.profile,
-                "free": one.free,
-                "total": one.total,
-                "allocatable": one.allocatable,
+                "profile": profile_count.profile,
+                "free": profile_count.free,
+                "total": profile_count.total,
+                "allocatable": profile_count.allocatable,
             }
-            for one in view.profiles
+            for profile_count in view.profiles
         ],
         "gpus": [
             {
-                "name": one.gpu.name,
-                "index": one.gpu.spec.index,
-                "board": one.gpu.spec.board,
-                "health": one.gpu.status.health,
-                "lost": faults.is_lost(one.gpu),
-                "memorySlices": one.picture.units,
-                "computeSlices": one.picture.compute_slices,
-                "problem": one.picture.problem,
-                "slices": [_slice_document(box) for box in _boxes(one.picture)],
-                "requestedAfter": {w.box.name: list(w.behind) for w in one.picture.waiting},
+                "name": gpu_view.gpu.name,
+                "index": gpu_view.gpu.spec.index,
+                "board": gpu_view.gpu.spec.board,
+                "health": gpu_view.gpu.status.health,
+                "lost": faults.is_lost(gpu_view.gpu),
+                "memorySlices": gpu_view.picture.units,
+                "computeSlices": gpu_view.picture.compute_slices,
+                "problem": gpu_view.picture.problem,
+                "slices": [_slice_document(box) for box in _boxes(gpu_view.picture)],
+                "requestedAfter": {w.box.name: list(w.behind) for w in gpu_view.picture.waiting},
             }
-            for one in view.gpus
+            for gpu_view in view.gpus
         ],
     }
 

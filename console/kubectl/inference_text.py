@@ -26,8 +26,10 @@ def read_rows(
         model.world(), model.pods.values(), lambda pod: not nodes or pod.node in nodes
     )
     if len(pods) > inference.SHOWN:
-        more = len(pods) - inference.SHOWN
-        click.echo(f"warning: {more} more pods are not read: choose nodes or a namespace", err=True)
+        unread_count = len(pods) - inference.SHOWN
+        click.echo(
+            f"warning: {unread_count} more pods are not read: choose nodes or a namespace", err=True
+        )
     pods = pods[: inference.SHOWN]
     if not pods:
         return []
@@ -45,17 +47,17 @@ async def _read(cluster: Proxy, pods: Sequence[Pod], pause_s: float) -> list[Row
 
 def write_rows(rows: Iterable[Row], form: str) -> None:
     """Print a line for each pod, the pods with most requests first."""
-    found = list(rows)
+    pod_rows = list(rows)
     if form in ("json", "yaml"):
-        output.write_document({"pods": [_document(one) for one in found]}, form)
+        output.write_document({"pods": [_document(row) for row in pod_rows]}, form)
         return
-    if not found:
+    if not pod_rows:
         text = "No pod that holds a slice exposes metrics (prometheus.io/scrape, a port `metrics`)."
         click.echo(text, err=True)
         return
     titles = ("P50", "P95", "P99", "MEAN", "FIRST-TOKEN-P95")
     head = ("NAMESPACE", "POD", "SERVER", "REQUESTS/S", *titles, "SLICES", "PROBLEM")
-    output.write_table(head, map(_cells, found))
+    output.write_table(head, map(_cells, pod_rows))
 
 
 def _cells(row: Row) -> Sequence[str]:
@@ -66,8 +68,10 @@ def _cells(row: Row) -> Sequence[str]:
         target.name,
         figures.server or "-",
         "-" if figures.rate is None else inference.format_rate(figures.rate),
-        *("-" if one is None else str(one) for one in latencies),
-        ",".join(f"{one.gpu.name}/{one.slice.place}" for one in row.pod.slices),
+        *("-" if latency is None else str(latency) for latency in latencies),
+        ",".join(
+            f"{found_slice.gpu.name}/{found_slice.slice.place}" for found_slice in row.pod.slices
+        ),
         figures.problem[:200] or "-",
     )
 
@@ -83,17 +87,21 @@ def _document(row: Row) -> dict[str, Any]:
         "requestsPerSecond": figures.rate,
         "windowSeconds": figures.window_s,
         "latencySeconds": {
-            name: _latency(one) for name, one in zip(names, figures.latencies, strict=True)
+            name: _latency(latency) for name, latency in zip(names, figures.latencies, strict=True)
         },
         "meanSeconds": _latency(figures.mean),
         "firstTokenP95Seconds": _latency(figures.first_token),
         "slices": [
-            {"gpu": one.gpu.name, "slice": str(one.slice.place), "uuid": one.slice.uuid}
-            for one in row.pod.slices
+            {
+                "gpu": found_slice.gpu.name,
+                "slice": str(found_slice.slice.place),
+                "uuid": found_slice.slice.uuid,
+            }
+            for found_slice in row.pod.slices
         ],
         "problem": figures.problem,
     }
 
 
-def _latency(one: Latency | None) -> dict[str, Any] | None:
-    return None if one is None else {"value": one.seconds, "isLowerBound": one.is_above}
+def _latency(latency: Latency | None) -> dict[str, Any] | None:
+    return None if latency is None else {"value": latency.seconds, "isLowerBound": latency.is_above}

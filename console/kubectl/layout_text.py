@@ -13,81 +13,89 @@ from facts.wording import count_of, list_first
 _SHOWN = 8  # names in a line
 
 
-def is_change(found: LayoutDiff) -> bool:
+def is_change(difference: LayoutDiff) -> bool:
     """Return whether slices are created or destroyed, or GPUs are released."""
-    return bool(found.created or found.destroyed or found.released)
+    return bool(difference.created or difference.destroyed or difference.released)
 
 
-def read_limits(access: Access, found: LayoutDiff) -> Budgets | None:
+def read_limits(access: Access, difference: LayoutDiff) -> Budgets | None:
     """Read the budgets that limit the evictions; None if nothing is evicted.
 
     Raises:
         click.ClickException: the kubeconfig names no cluster.
     """
-    if not (found.evicts and found.pods):
+    if not (difference.evicts and difference.pods):
         return None
-    return run_connected(access, lambda cluster: read_budgets(cluster, found.pods))
+    return run_connected(access, lambda cluster: read_budgets(cluster, difference.pods))
 
 
-def write_diff(found: LayoutDiff, limits: Budgets | None, form: str) -> None:
+def write_diff(difference: LayoutDiff, limits: Budgets | None, form: str) -> None:
     """Print a diff; ``wide`` has every name."""
     if form in ("json", "yaml"):
-        output.write_document(_document(found, limits), form)
+        output.write_document(_document(difference, limits), form)
     else:
-        output.write_lines(_lines(found, limits, None if form == "wide" else _SHOWN))
+        output.write_lines(_lines(difference, limits, None if form == "wide" else _SHOWN))
 
 
-def _lines(found: LayoutDiff, limits: Budgets | None, most: int | None) -> Iterator[terminal.Line]:
-    title = f"{'Edit of layout' if found.exists else 'New layout'} {found.layout.name}"
+def _lines(
+    difference: LayoutDiff, limits: Budgets | None, shown_limit: int | None
+) -> Iterator[terminal.Line]:
+    title = f"{'Edit of layout' if difference.exists else 'New layout'} {difference.layout.name}"
     yield (terminal.Span(title, bold=True),)
-    if not found.selected:
+    if not difference.selected:
         yield "The selector matches no GPU."
     yield (
-        f"  {count_of(found.selected, 'GPU')} selected, {found.unchanged} unchanged,"
-        f" {found.not_applied} not applied"
+        f"  {count_of(difference.selected, 'GPU')} selected, {difference.unchanged} unchanged,"
+        f" {difference.not_applied} not applied"
     )
-    yield f"  {count_of(found.created, 'slice')} created, {found.destroyed} destroyed"
-    yield f"  at most {found.at_a_time} of the GPUs lose slices at the same time"
-    if found.retry:
-        yield (terminal.Span(f"  rolled back. {found.retry}", "red"),)
-    if found.sick:
-        names = list_first([f"{name} ({health})" for name, health in found.sick], most)
+    yield f"  {count_of(difference.created, 'slice')} created, {difference.destroyed} destroyed"
+    yield f"  at most {difference.at_a_time} of the GPUs lose slices at the same time"
+    if difference.retry:
+        yield (terminal.Span(f"  rolled back. {difference.retry}", "red"),)
+    if difference.sick:
+        names = list_first([f"{name} ({health})" for name, health in difference.sick], shown_limit)
         yield (terminal.Span(f"  not healthy, so that changes may fail: {names}", "red"),)
-    if found.pods:
-        rollout = found.layout.spec.rollout
+    if difference.pods:
+        rollout = difference.layout.spec.rollout
         how = (
             "evicted through the Eviction API"
-            if found.evicts
+            if difference.evicts
             else f"waited for, at most {rollout.deadline_seconds} s per GPU, then it is rolled back"
         )
-        pods = "1 pod is" if len(found.pods) == 1 else f"{len(found.pods)} pods are"
-        yield f"  {pods} {how}: {list_first(found.pods, most)}"
+        pods = "1 pod is" if len(difference.pods) == 1 else f"{len(difference.pods)} pods are"
+        yield f"  {pods} {how}: {list_first(difference.pods, shown_limit)}"
     if limits is not None:
-        yield from _limit_lines(limits, most)
-    if found.released:
+        yield from _limit_lines(limits, shown_limit)
+    if difference.released:
         yield (
             "  no longer selected by this layout, and without its slices unless another layout"
-            f" selects them: {len(found.released)}: {list_first(found.released, most)}"
+            f" selects them: {len(difference.released)}:"
+            f" {list_first(difference.released, shown_limit)}"
         )
         yield (
             "    a GPU that no layout selects becomes whole: each slice that a pod holds is removed"
             " when the pod ends, without a deadline, the others at once"
         )
-    if found.released_pods:
-        pods = count_of(len(found.released_pods), "pod")
-        yield f"  {pods} there with slices to remove: {list_first(found.released_pods, most)}"
-    for group in found.groups:
-        yield from _group_lines(group, most)
-    if found.groups:
+    if difference.released_pods:
+        pods = count_of(len(difference.released_pods), "pod")
+        names = list_first(difference.released_pods, shown_limit)
+        yield f"  {pods} there with slices to remove: {names}"
+    for group in difference.groups:
+        yield from _group_lines(group, shown_limit)
+    if difference.groups:
         yield from terminal.legend(terminal.width())
 
 
-def _limit_lines(limits: Budgets, most: int | None) -> Iterator[terminal.Line]:
-    for one in limits.found:
-        text = f"  PodDisruptionBudget {one.namespace}/{one.name} {one.text}"
-        yield (terminal.Span(f"{text}: {list_first(one.pods, most)}", "red" * bool(one.refused)),)
+def _limit_lines(limits: Budgets, shown_limit: int | None) -> Iterator[terminal.Line]:
+    for budget in limits.found:
+        text = f"  PodDisruptionBudget {budget.namespace}/{budget.name} {budget.text}"
+        yield (
+            terminal.Span(
+                f"{text}: {list_first(budget.pods, shown_limit)}", "red" * bool(budget.refused)
+            ),
+        )
     if limits.several:
-        names = list_first(limits.several, most)
+        names = list_first(limits.several, shown_limit)
         text = (
             f"  selected by several budgets, so that the API server refuses to evict them: {names}"
         )
@@ -98,9 +106,9 @@ def _limit_lines(limits: Budgets, most: int | None) -> Iterator[terminal.Line]:
         yield "  no PodDisruptionBudget limits these evictions"
 
 
-def _group_lines(group: ChangeGroup, most: int | None) -> Iterator[terminal.Line]:
+def _group_lines(group: ChangeGroup, shown_limit: int | None) -> Iterator[terminal.Line]:
     change = group.first
-    title = f"{len(group.names)} x {change.gpu.spec.board}: {list_first(group.names, most)}"
+    title = f"{len(group.names)} x {change.gpu.spec.board}: {list_first(group.names, shown_limit)}"
     if change.is_released:
         title += (
             f"; released, then follows layout {change.follows}, by whose rollout rules it changes"
@@ -122,44 +130,44 @@ def _group_lines(group: ChangeGroup, most: int | None) -> Iterator[terminal.Line
     ):
         if places:
             yield f"  {word} {', '.join(places)}"
-    for gpu, place, pods in group.blocked[:most]:
+    for gpu, place, pods in group.blocked[:shown_limit]:
         yield f"  {place} of {gpu} is held by {', '.join(pods)}"
-    if most is not None and len(group.blocked) > most:
-        yield f"  and {len(group.blocked) - most} more held slices: -o wide has all"
+    if shown_limit is not None and len(group.blocked) > shown_limit:
+        yield f"  and {len(group.blocked) - shown_limit} more held slices: -o wide has all"
 
 
-def _document(found: LayoutDiff, limits: Budgets | None) -> dict[str, Any]:
+def _document(difference: LayoutDiff, limits: Budgets | None) -> dict[str, Any]:
     return {
-        "layout": found.layout.name,
-        "exists": found.exists,
-        "selected": found.selected,
-        "unchanged": found.unchanged,
-        "notApplied": found.not_applied,
-        "created": found.created,
-        "destroyed": found.destroyed,
-        "gpusAtATime": found.at_a_time,
-        "evicts": found.evicts,
-        "pods": list(found.pods),
+        "layout": difference.layout.name,
+        "exists": difference.exists,
+        "selected": difference.selected,
+        "unchanged": difference.unchanged,
+        "notApplied": difference.not_applied,
+        "created": difference.created,
+        "destroyed": difference.destroyed,
+        "gpusAtATime": difference.at_a_time,
+        "evicts": difference.evicts,
+        "pods": list(difference.pods),
         **({"budgets": _limits(limits)} if limits is not None else {}),
-        "released": list(found.released),
-        "podsOnReleased": list(found.released_pods),
-        "retry": found.retry,
-        "notHealthy": [{"gpu": name, "health": health} for name, health in found.sick],
+        "released": list(difference.released),
+        "podsOnReleased": list(difference.released_pods),
+        "retry": difference.retry,
+        "notHealthy": [{"gpu": name, "health": health} for name, health in difference.sick],
         "changes": [
             {
-                "gpus": list(one.names),
-                "create": list(one.first.create),
-                "destroy": list(one.first.destroy),
-                "keep": list(one.first.keep),
-                "problem": one.first.problem,
-                "released": one.first.is_released,
-                "follows": one.first.follows,
+                "gpus": list(group.names),
+                "create": list(group.first.create),
+                "destroy": list(group.first.destroy),
+                "keep": list(group.first.keep),
+                "problem": group.first.problem,
+                "released": group.first.is_released,
+                "follows": group.first.follows,
                 "held": [
                     {"gpu": gpu, "slice": place, "pods": list(pods)}
-                    for gpu, place, pods in one.blocked
+                    for gpu, place, pods in group.blocked
                 ],
             }
-            for one in found.groups
+            for group in difference.groups
         ],
     }
 
@@ -168,14 +176,14 @@ def _limits(limits: Budgets) -> dict[str, Any]:
     return {
         "limiting": [
             {
-                "namespace": one.namespace,
-                "name": one.name,
-                "disruptionsAllowed": one.allowed,
-                "upToDate": not one.stale,
-                "pods": list(one.pods),
-                "refusedNow": one.refused,
+                "namespace": budget.namespace,
+                "name": budget.name,
+                "disruptionsAllowed": budget.allowed,
+                "upToDate": not budget.stale,
+                "pods": list(budget.pods),
+                "refusedNow": budget.refused,
             }
-            for one in limits.found
+            for budget in limits.found
         ],
         "podsOfSeveral": list(limits.several),
         "problem": limits.problem,

@@ -40,14 +40,16 @@ def check_cluster(access: Access, form: str | None) -> int:
     Exit status: 0 everything works, with or without warnings; 1 something does not, or an error.
     """
     try:
-        found = asyncio.run(entry.check_cluster(access.kubeconfig, access.context, access.named))
+        cluster_findings = asyncio.run(
+            entry.check_cluster(access.kubeconfig, access.context, access.named)
+        )
     except errors.ConfigError as err:
         raise click.ClickException(str(err)) from err
     if form:
-        output.write_document(findings.to_document(found), form)
+        output.write_document(findings.to_document(cluster_findings), form)
     else:
-        output.write_lines(findings.to_lines(found))
-    return int(findings.has_failure(found))
+        output.write_lines(findings.to_lines(cluster_findings))
+    return int(findings.has_failure(cluster_findings))
 
 
 @click.command("bundle")

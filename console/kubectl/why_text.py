@@ -20,7 +20,7 @@ def write_pending(pods: Sequence[PodRecord], form: str, missing: Missing, scope:
     """Print the pods of a namespace that wait for devices; of all if ``scope`` is empty."""
     if form in ("json", "yaml"):
         output.write_document(
-            {"pods": [_pod(one) for one in pods], "notReadable": dict(missing)}, form
+            {"pods": [_pod(pod) for pod in pods], "notReadable": dict(missing)}, form
         )
         return
     if not pods and missing:
@@ -35,30 +35,30 @@ def write_pending(pods: Sequence[PodRecord], form: str, missing: Missing, scope:
         return
     head = ["NAMESPACE", "NAME", "REQUESTS", "SINCE"] + ["SCHEDULER"] * (form == "wide")
     rows = (
-        [one.namespace, one.name, ",".join(_requests(one)), one.created]
-        + [one.scheduler] * (form == "wide")
-        for one in pods
+        [pod.namespace, pod.name, ",".join(_requests(pod)), pod.created]
+        + [pod.scheduler] * (form == "wide")
+        for pod in pods
     )
     output.write_table(head, rows)
 
 
-def write_explanation(found: Explanation, form: str) -> None:
+def write_explanation(explanation: Explanation, form: str) -> None:
     """Print why a pod waits."""
     if form in ("json", "yaml"):
-        output.write_document(_document(found), form)
+        output.write_document(_document(explanation), form)
     else:
-        output.write_lines(_lines(found, None if form == "wide" else why.SHOWN))
+        output.write_lines(_lines(explanation, None if form == "wide" else why.SHOWN))
 
 
-def _lines(found: Explanation, most: int | None) -> Iterator[terminal.Line]:
-    pod = found.pod
+def _lines(explanation: Explanation, shown_limit: int | None) -> Iterator[terminal.Line]:
+    pod = explanation.pod
     yield (terminal.Span(f"Why {pod.key} waits", bold=True),)
     if pod.node:
         yield f"It has the node {pod.node}, so devices are not what it waits for."
         yield f"The kubelet reports: {pod.problem or 'no problem yet'}"
         return
     yield "It requests"
-    yield from (f"  {one}" for one in _requests(pod))
+    yield from (f"  {request_text}" for request_text in _requests(pod))
     yield from (f"  a node with the label {k}={v}" for k, v in pod.node_selector)
     if pod.has_affinity:
         yield "  affinity rules, which are not evaluated here: see the scheduler's message"
@@ -66,34 +66,37 @@ def _lines(found: Explanation, most: int | None) -> Iterator[terminal.Line]:
         yield f"  scheduling gate {gate}: until its removal the scheduler ignores the pod"
     yield "The scheduler reports"
     yield f"  {pod.scheduler or 'nothing yet'}"
-    for request in found.requests:
-        yield from _request_lines(request, most)
-    if found.bare_nodes:
-        yield why.describe_bare(found.bare_nodes)
-    yield from found.misnamed
-    if found.foreign:
-        policy = "perhaps slices with another prefix" if found.missing else "no slice, GPU or HCA"
-        yield f"Not evaluated: {', '.join(found.foreign)}: {policy}"
-    if found.left_out:
-        yield f"Left out: {', '.join(found.left_out)}: only {why.MOST} resources are explained"
-    for claim in found.claims:
+    for request in explanation.requests:
+        yield from _request_lines(request, shown_limit)
+    if explanation.bare_nodes:
+        yield why.describe_bare(explanation.bare_nodes)
+    yield from explanation.misnamed
+    if explanation.foreign:
+        policy = (
+            "perhaps slices with another prefix" if explanation.missing else "no slice, GPU or HCA"
+        )
+        yield f"Not evaluated: {', '.join(explanation.foreign)}: {policy}"
+    if explanation.left_out:
+        names = ", ".join(explanation.left_out)
+        yield f"Left out: {names}: only {why.MOST} resources are explained"
+    for claim in explanation.claims:
         yield f"Claim {claim.name}"
         yield f"  {_verdict(claim)}"
-    for kind, problem in found.missing.items():
+    for kind, problem in explanation.missing.items():
         yield f"Not complete: {kind} cannot be read: {problem}"
 
 
-def _request_lines(request: RequestFinding, most: int | None) -> Iterator[terminal.Line]:
+def _request_lines(request: RequestFinding, shown_limit: int | None) -> Iterator[terminal.Line]:
     yield f"Nodes for {request.resource}"
     if not request.nodes:
         yield "  The cluster has no node with GPUs or HCAs."
     for obstacle, number in request.counts:
         yield f"  {number:>5} {obstacle}"
-    for one in request.nodes[:most]:
-        detail = f": {one.detail}" if one.detail else ""
-        yield f"    {one.name}  {one.room} free  {one.obstacle}{detail}"
-    if most is not None and len(request.nodes) > most:
-        yield f"    and {len(request.nodes) - most} more: -o wide has all"
+    for finding in request.nodes[:shown_limit]:
+        detail = f": {finding.detail}" if finding.detail else ""
+        yield f"    {finding.name}  {finding.room} free  {finding.obstacle}{detail}"
+    if shown_limit is not None and len(request.nodes) > shown_limit:
+        yield f"    and {len(request.nodes) - shown_limit} more: -o wide has all"
     for name, message in request.layouts:
         yield f"  layout {name} would create it and is not Ready: {message}"
     advice = advise(request)
@@ -107,7 +110,7 @@ def _request_lines(request: RequestFinding, most: int | None) -> Iterator[termin
         yield from (f"      {line}" for line in move.lines)
     if advice.note:
         yield f"  {advice.note}"
-    yield from (f"  - {one}" for one in advice.steps)
+    yield from (f"  - {step}" for step in advice.steps)
 
 
 def _verdict(claim: ClaimFinding) -> str:
@@ -130,21 +133,21 @@ def _pod(pod: PodRecord) -> dict[str, Any]:
     }
 
 
-def _document(found: Explanation) -> dict[str, Any]:
+def _document(explanation: Explanation) -> dict[str, Any]:
     return {
-        "pod": _pod(found.pod),
-        "requests": [_request_document(one) for one in found.requests],
-        "otherNodes": list(found.bare_nodes),
-        "misnamed": list(found.misnamed),
-        "notEvaluated": list(found.foreign + found.left_out),
-        "notReadable": dict(found.missing),
+        "pod": _pod(explanation.pod),
+        "requests": [_request_document(request) for request in explanation.requests],
+        "otherNodes": list(explanation.bare_nodes),
+        "misnamed": list(explanation.misnamed),
+        "notEvaluated": list(explanation.foreign + explanation.left_out),
+        "notReadable": dict(explanation.missing),
         "claims": [
             {
-                "name": one.name,
-                "reason": one.verdict.reason if one.verdict else None,
-                "message": one.text,
+                "name": claim.name,
+                "reason": claim.verdict.reason if claim.verdict else None,
+                "message": claim.text,
             }
-            for one in found.claims
+            for claim in explanation.claims
         ],
     }
 
@@ -156,7 +159,8 @@ def _request_document(request: RequestFinding) -> dict[str, Any]:
         "number": request.number,
         "obstacles": {str(obstacle): number for obstacle, number in request.counts},
         "nodes": [
-            dataclasses.asdict(one) | {"obstacle": str(one.obstacle)} for one in request.nodes
+            dataclasses.asdict(finding) | {"obstacle": str(finding.obstacle)}
+            for finding in request.nodes
         ],
         "layouts": [{"name": name, "message": message} for name, message in request.layouts],
         "advice": None
@@ -165,8 +169,8 @@ def _request_document(request: RequestFinding) -> dict[str, Any]:
             "text": advice.text,
             "steps": list(advice.steps),
             "moves": [
-                {"gpu": one.gpu, "evicts": one.evicts, "steps": list(one.lines)}
-                for one in advice.moves
+                {"gpu": move.gpu, "evicts": move.evicts, "steps": list(move.lines)}
+                for move in advice.moves
             ],
         },
     }

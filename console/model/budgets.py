@@ -72,8 +72,10 @@ class Budgets:
     @property
     def refused(self) -> int:
         """Return how many evictions the budgets that were read refuse as things are."""
-        single = (replace(one, pods=tuple(set(one.pods) - {*self.several})) for one in self.found)
-        return len(self.several) + sum(one.refused for one in single)
+        single = (
+            replace(budget, pods=tuple(set(budget.pods) - {*self.several})) for budget in self.found
+        )
+        return len(self.several) + sum(budget.refused for budget in single)
 
 
 @dataclass(slots=True)
@@ -116,17 +118,21 @@ async def read_budgets(lister: Lister | None, pods: Collection[str]) -> Budgets:
 
 
 async def _read_space(lister: Lister, space: str, reading: _Reading) -> None:
-    wanted = {name for of, _, name in (pod.partition("/") for pod in reading.pods) if of == space}
-    budgets, more = await _list(lister, KIND, Chosen(space))
-    if more or len(budgets) > MOST_BUDGETS:
+    pod_names = {
+        name for of, _, name in (pod.partition("/") for pod in reading.pods) if of == space
+    }
+    budgets, has_more = await _list(lister, KIND, Chosen(space))
+    if has_more or len(budgets) > MOST_BUDGETS:
         reading.problems.append(f"only the first {MOST_BUDGETS} of namespace {space} are read")
     for budget in budgets[:MOST_BUDGETS]:
         labels = write_selector((budget.get("spec") or {}).get("selector"))
         if labels is None:
             continue
         chosen = Chosen(space, labels=labels)
-        selected, more = await _list(lister, "Pod", chosen, lambda pod: name_of(pod) in wanted)
-        if more:
+        selected, has_more = await _list(
+            lister, "Pod", chosen, lambda pod: name_of(pod) in pod_names
+        )
+        if has_more:
             reading.problems.append(f"{space}/{name_of(budget)} selects more pods than are read")
         _add(reading, budget, {f"{space}/{name_of(pod)}": pod for pod in selected})
 
@@ -161,7 +167,10 @@ def is_limited(pod: Document, budget: Document) -> bool:
     if not _is_running(pod):
         return False
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    if any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+    if any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in conditions
+    ):
         return True
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return False
@@ -186,15 +195,15 @@ def write_selector(selector: Mapping[str, object] | None) -> str | None:
     labels: object = selector.get("matchLabels")
     parts = [f"{key}={value}" for key, value in labels.items()] if isinstance(labels, dict) else []
     expressions: object = selector.get("matchExpressions")
-    for one in expressions if isinstance(expressions, list) else ():
-        key, values = one["key"], ",".join(one.get("values") or ())
+    for expression in expressions if isinstance(expressions, list) else ():
+        key, values = expression["key"], ",".join(expression.get("values") or ())
         forms = {
             "In": f"{key} in ({values})",
             "NotIn": f"{key} notin ({values})",
             "Exists": key,
             "DoesNotExist": f"!{key}",
         }
-        parts.append(forms[one["operator"]])
+        parts.append(forms[expression["operator"]])
     return ",".join(parts)
 
 
@@ -211,11 +220,11 @@ async def _list(
 ) -> tuple[list[Document], bool]:
     """Return the wanted objects of a list's first pages, and whether there are more pages."""
     token = ""
-    found: list[Document] = []
+    documents: list[Document] = []
     for _ in range(_MOST_PAGES):
         page = await lister.page(kind, chosen, token)
-        found += filter(is_wanted, page.get("items") or ())
+        documents += filter(is_wanted, page.get("items") or ())
         token = str((page.get("metadata") or {}).get("continue") or "")
         if not token:
             break
-    return found, bool(token)
+    return documents, bool(token)

@@ -26,14 +26,14 @@ class KnownClaim(Claim):
 def read_claim(document: Mapping[str, Any]) -> KnownClaim:
     """Parse a claim as the operator does, and what it is allocated and reserved for."""
     metadata, status = document["metadata"], document.get("status") or {}
-    found = reading.read_claim(document)
-    if found is None:
-        found = Claim(metadata["namespace"], metadata["name"], str(metadata.get("uid") or ""))
-    users = [one for one in status.get("reservedFor") or () if one.get("resource") == "pods"]
+    claim = reading.read_claim(document)
+    if claim is None:
+        claim = Claim(metadata["namespace"], metadata["name"], str(metadata.get("uid") or ""))
+    users = [user for user in status.get("reservedFor") or () if user.get("resource") == "pods"]
     return KnownClaim(
-        **{one.name: getattr(found, one.name) for one in fields(found)},
+        **{field.name: getattr(claim, field.name) for field in fields(claim)},
         is_allocated=bool(status.get("allocation")),
         is_ending=bool(metadata.get("deletionTimestamp")),
-        reserved_for=tuple(str(one.get("name")) for one in users[:_SHOWN]),
+        reserved_for=tuple(str(user.get("name")) for user in users[:_SHOWN]),
         reservations=len(users),
     )

@@ -116,14 +116,14 @@ class ClusterModel:
         node = ""
         if kind in STORED:
             node = self._node_of(kind, key, value)
-            before = self._store.value(kind, key)
+            earlier_state = self._store.value(kind, key)
             if value is None:
                 changed = self._store.remove(kind, key)
             else:
                 changed = self._store.put(kind, value)
             self._store.take_changes()  # the operator's controllers need them, and no page
             if changed:
-                self._note_departures(kind, key, before)
+                self._note_departures(kind, key, earlier_state)
             if kind == "Node":
                 changed |= self._put_taints(key, read_taints(value) if value is not None else ())
         elif kind == "Pod":
@@ -152,9 +152,9 @@ class ClusterModel:
         oldest = self._log[0].version if self._log else self.version + 1
         if version < oldest - 1:
             return Changes(self.version, complete=False)
-        later = [one for one in reversed(self._log) if one.version > version]
-        kinds = frozenset(one.kind for one in later)
-        nodes = frozenset(one.node for one in later if one.node)
+        later = [change for change in reversed(self._log) if change.version > version]
+        kinds = frozenset(change.kind for change in later)
+        nodes = frozenset(change.node for change in later if change.node)
         return Changes(self.version, kinds, nodes)
 
     async def wait(self, version: int, timeout_s: float) -> bool:
@@ -177,20 +177,24 @@ class ClusterModel:
             return ""
         if value is not None:
             return str((value.get("spec") or {}).get("nodeName") or "")
-        known = self._store.value(kind, key)
-        return "" if known is None or isinstance(known, Broken) else str(known.spec.node_name)
+        stored_gpu = self._store.value(kind, key)
+        return (
+            ""
+            if stored_gpu is None or isinstance(stored_gpu, Broken)
+            else str(stored_gpu.spec.node_name)
+        )
 
-    def _note_departures(self, kind: str, key: str, before: Any) -> None:
+    def _note_departures(self, kind: str, key: str, earlier_state: Any) -> None:
         """Record that an object is gone or exists, and which slices of a GPU are gone."""
-        now = self._store.value(kind, key)
-        if now is None:
+        stored_state = self._store.value(kind, key)
+        if stored_state is None:
             self.departures.note(kind, (key,))
         else:
             self.departures.forget(kind, key)
         if kind == "GPU":
-            there, after = _slices_of(before), _slices_of(now)
-            self.departures.note(SLICE, there - after)
-            for uuid in after - there:
+            earlier_slices, present_slices = _slices_of(earlier_state), _slices_of(stored_state)
+            self.departures.note(SLICE, earlier_slices - present_slices)
+            for uuid in present_slices - earlier_slices:
                 self.departures.forget(SLICE, uuid)
 
     def _put_taints(self, node: str, taints: Sequence[Taint]) -> bool:
@@ -211,13 +215,13 @@ class ClusterModel:
             "ResourceClaim": self.claims,
             "DeviceClass": self.classes,
         }
-        known = named[kind]
-        before = known.get(key)
+        objects = named[kind]
+        earlier_object = objects.get(key)
         if value is None:
-            known.pop(key, None)
+            objects.pop(key, None)
         else:
-            known[key] = value
-        return bool(before != value)
+            objects[key] = value
+        return bool(earlier_object != value)
 
     def _apply_pod(self, key: str, value: PodRecord | PartPod | None) -> tuple[str, bool]:
         """Store a pod; return the kind of change, and whether the pod has changed."""
@@ -225,26 +229,26 @@ class ClusterModel:
             self._put_part(key, value if isinstance(value, PartPod) else None)
             return PART, True
         self.fabric.put_pod(key, value.facts if value is not None else None)
-        before = self.pods.pop(key, None)
+        earlier_record = self.pods.pop(key, None)
         if value is not None:
             self.pods[value.key] = value  # the record's own text, so that there is one
             self.departures.forget("Pod", key)
-        elif before is not None:
+        elif earlier_record is not None:
             self.departures.note("Pod", (key,))
-        is_plain = all(one is None or one.is_plain for one in (before, value))
-        return (HOLDER if is_plain else "Pod"), before != value
+        is_plain = all(record is None or record.is_plain for record in (earlier_record, value))
+        return (HOLDER if is_plain else "Pod"), earlier_record != value
 
     def _put_part(self, key: str, part: PartPod | None) -> None:
         """Store a pod of Tessera itself, or remove it."""
-        before = self.parts.pop(key, None)
+        earlier_part = self.parts.pop(key, None)
         if part is not None:
             self.parts[key] = part
-        for one in (before, part):
-            if one is not None and one.component == OPERATOR:
-                space = one.namespace
+        for changed_part in (earlier_part, part):
+            if changed_part is not None and changed_part.component == OPERATOR:
+                space = changed_part.namespace
                 self.operator_spaces.add(space)
-                rest = self.parts.values()
-                if any((o.component, o.namespace) == (OPERATOR, space) for o in rest):
+                remaining_parts = self.parts.values()
+                if any((o.component, o.namespace) == (OPERATOR, space) for o in remaining_parts):
                     self.departures.forget(PART, space)
                 else:
                     self.departures.note(PART, (space,))
@@ -261,5 +265,5 @@ def _slices_of(gpu: Gpu | Broken | None) -> frozenset[str]:
     """Return the UUIDs of a GPU's slices; none of a GPU that is not known or cannot be read."""
     if gpu is None or isinstance(gpu, Broken):
         return frozenset()
-    claimed = {one.uuid for one in gpu.status.claims}
-    return frozenset({one.uuid for one in gpu.status.slices} | claimed)
+    claimed = {claim.uuid for claim in gpu.status.claims}
+    return frozenset({gpu_slice.uuid for gpu_slice in gpu.status.slices} | claimed)

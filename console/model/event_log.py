@@ -92,7 +92,7 @@ def read_event(document: Document) -> EventRecord | None:
         return None
     series = document.get("series") or {}
     created = metadata.get("creationTimestamp")
-    seen = (
+    last_time = (
         series.get("lastObservedTime")
         or document.get("lastTimestamp")
         or document.get("eventTime")
@@ -106,21 +106,21 @@ def read_event(document: Document) -> EventRecord | None:
         reason=reason,
         message=message[:_LONGEST],
         warning=document.get("type") == "Warning",
-        last=str(seen or ""),
+        last=str(last_time or ""),
         count=int(series.get("count") or document.get("count") or 1),
         component=component,
         space=space,
         is_scheduling=scheduling,
         version=_read_version(metadata.get("resourceVersion")),
         uid=str(about.get("uid") or "")[:_LONGEST_UID],
-        first="" if first == str(seen) else first,
+        first="" if first == str(last_time) else first,
     )
 
 
 def _read_version(text: Any) -> int:
-    given = str(text or "")
-    is_number = given.isascii() and given.isdecimal() and len(given) <= _MOST_DIGITS
-    return int(given) if is_number else 0
+    digits = str(text or "")
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    return int(digits) if is_number else 0
 
 
 class EventLog:
@@ -129,8 +129,8 @@ class EventLog:
     The scheduler's events, most of which concern other pods, have bounds of their own.
     """
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, most_events: int = MOST) -> None:
+        self._most = most_events
         self._groups: dict[tuple[str, bool], dict[str, EventRecord]] = {}
         self._group_of: dict[str, tuple[str, bool]] = {}
 
@@ -147,7 +147,7 @@ class EventLog:
         if len(self._groups[name]) > (MOST_OF_OPERATOR if is_operator else MOST_OF_NAMESPACE):
             self._drop_oldest(name)
         elif len(self._group_of) > self._most:
-            self._drop_oldest(max(self._groups, key=lambda one: len(self._groups[one])))
+            self._drop_oldest(max(self._groups, key=lambda group: len(self._groups[group])))
 
     def remove(self, key: str) -> None:
         """Drop an event that the API server has deleted."""

@@ -70,28 +70,28 @@ class Exporters:
         if self.proxy is None:
             return Scrape(problem="this console has no connection to an API server")
         async with self._reading:
-            kept = self._kept.get(node)
-            if kept is not None and self.clock() - kept[0] < _KEPT_S:
-                return kept[1]
-            found = await self._read(self.proxy, node)
-            if not found.problem:
-                values = await asyncio.to_thread(read_values, found.text)
-                self.history.add(node, found.at, values)
-            if kept is not None:
-                found = _join(kept[1], found)
+            cached = self._kept.get(node)
+            if cached is not None and self.clock() - cached[0] < _KEPT_S:
+                return cached[1]
+            answer = await self._read(self.proxy, node)
+            if not answer.problem:
+                values = await asyncio.to_thread(read_values, answer.text)
+                self.history.add(node, answer.at, values)
+            if cached is not None:
+                answer = _join(cached[1], answer)
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            self._kept[node] = (self.clock(), found)
-            return found
+            self._kept[node] = (self.clock(), answer)
+            return answer
 
     async def _read(self, proxy: Proxy, node: str) -> Scrape:
         chosen = Chosen(fields=f"spec.nodeName={node},status.phase=Running", labels=_LABELS)
         try:
             items = (await proxy.page("Pod", chosen)).get("items") or []
-            pods = [one["metadata"] for one in items if _is_exporter(one, node)]
+            pods = [pod["metadata"] for pod in items if _is_exporter(pod, node)]
             if not pods:
                 return Scrape(problem=f"no exporter runs on node {node} (exporter.enabled)")
-            spaces = sorted({str(one["namespace"]) for one in pods})
+            spaces = sorted({str(pod_metadata["namespace"]) for pod_metadata in pods})
             if len(spaces) > 1:  # one of them may be a tenant's, with figures of its own invention
                 names = ", ".join(spaces)[:200]
                 several = "pods of several namespaces have an exporter's label"
@@ -105,13 +105,13 @@ class Exporters:
         return Scrape(body.decode(errors="replace"), pod=f"{space}/{name}", at=self.clock())
 
 
-def _join(earlier: Scrape, found: Scrape) -> Scrape:
+def _join(earlier: Scrape, answer: Scrape) -> Scrape:
     """Return an answer with the one before it."""
-    seconds = found.at - earlier.at
-    is_usable = earlier.pod == found.pod != "" and 0 < seconds <= _LONGEST_S
+    seconds = answer.at - earlier.at
+    is_usable = earlier.pod == answer.pod != "" and 0 < seconds <= _LONGEST_S
     if not is_usable or len(earlier.text) > _MOST_EARLIER:
-        return found
-    return replace(found, earlier=earlier.text, seconds=seconds)
+        return answer
+    return replace(answer, earlier=earlier.text, seconds=seconds)
 
 
 def _is_exporter(pod: Document, node: str) -> bool:

@@ -22,21 +22,23 @@ _LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]{0,63})="((?:[^"\\]|\\.){0,12
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 
-def read_samples(text: str, wanted: Collection[str]) -> Series:
+def read_samples(text: str, series_names: Collection[str]) -> Series:
     """Return the samples of the wanted series by their names; other lines are skipped."""
-    found: Series = {}
+    series: Series = {}
     for line in text.split("\n", MOST_LINES)[:MOST_LINES]:
         sample = _SAMPLE.fullmatch(line.strip()) if len(line) < 4096 else None
-        if sample is None or sample[1] not in wanted:
+        if sample is None or sample[1] not in series_names:
             continue
         try:
             value = float(sample[3])
         except ValueError:
             continue
         if math.isfinite(value):
-            labels = {name: _unescape(given) for name, given in _LABEL.findall(sample[2] or "")}
-            found.setdefault(sample[1], []).append((labels, value))
-    return found
+            labels = {
+                name: _unescape(label_text) for name, label_text in _LABEL.findall(sample[2] or "")
+            }
+            series.setdefault(sample[1], []).append((labels, value))
+    return series
 
 
 def growth(earlier: float, later: float) -> float:
@@ -47,4 +49,4 @@ def growth(earlier: float, later: float) -> float:
 def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], text)
+    return _ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], text)

@@ -54,8 +54,8 @@ class Fabric:
 
     def put_pod(self, key: str, facts: PodFacts | None) -> None:
         """Store a pod that holds an HCA, or remove it."""
-        known = self.pods.pop(key, None)
-        if known == facts:
+        earlier_facts = self.pods.pop(key, None)
+        if earlier_facts == facts:
             if facts is not None:
                 self.pods[key] = facts
             return
@@ -64,8 +64,8 @@ class Fabric:
             self.pods[key] = facts
         if self._compiler is None:
             return
-        if known is not None and (facts is None or facts.uid != known.uid):
-            self._compiler.delete_pod(known.uid)
+        if earlier_facts is not None and (facts is None or facts.uid != earlier_facts.uid):
+            self._compiler.delete_pod(earlier_facts.uid)
         if facts is not None:
             self._compiler.upsert_pod(facts)
 
@@ -92,12 +92,12 @@ class Fabric:
 
     def copy(self) -> Self:
         """Return a fabric with the same objects, which can change without this one."""
-        found = type(self)()
-        found.pods = dict(self.pods)
-        found.policies = dict(self.policies)
-        found.networks = dict(self.networks)
-        found._namespaces = dict(self._namespaces)
-        return found
+        fabric_copy = type(self)()
+        fabric_copy.pods = dict(self.pods)
+        fabric_copy.policies = dict(self.policies)
+        fabric_copy.networks = dict(self.networks)
+        fabric_copy._namespaces = dict(self._namespaces)
+        return fabric_copy
 
     def _compile(self) -> Compiler:
         """Return a new compiler of all objects, with the P_Keys that networks' statuses list.
@@ -136,32 +136,32 @@ class Fabric:
             self._compiler.upsert_namespace(value)
 
     def _put_policy(self, key: str, value: SeenPolicy | None) -> None:
-        known = self.policies.pop(key, None)
+        earlier_policy = self.policies.pop(key, None)
         if value is not None:
             self.policies[key] = value
         if self._compiler is None:
             return
         if value is not None:
             self._compiler.upsert_policy(value.policy)
-        elif known is not None:
+        elif earlier_policy is not None:
             self._compiler.delete_policy(key)
 
     def _put_network(self, key: str, value: SeenNetwork | None) -> None:
         """Store a network; a change of it or of its P_Keys makes a new compiler necessary."""
-        known = self.networks.pop(key, None)
+        earlier_network = self.networks.pop(key, None)
         if value is not None:
             self.networks[key] = value
-        if _in_force(known) != _in_force(value):
+        if _in_force(earlier_network) != _in_force(value):
             self._compiler = None
 
 
-def _fields(seen: SeenPolicy | SeenNetwork) -> dict[str, Any]:
-    return {one.name: getattr(seen, one.name) for one in fields(seen)}
+def _fields(fabric_object: SeenPolicy | SeenNetwork) -> dict[str, Any]:
+    return {field.name: getattr(fabric_object, field.name) for field in fields(fabric_object)}
 
 
 def _in_force(network: SeenNetwork | None) -> Any:
     """Return the parts of a network on which verdicts depend."""
     if network is None:
         return None
-    keys = [(one.name, one.pkey) for one in network.status.partitions]
+    keys = [(partition.name, partition.pkey) for partition in network.status.partitions]
     return network.network or network.closed, keys

@@ -84,37 +84,37 @@ class DeviceHistory:
 
     def add(self, node: str, at: float, values: Mapping[Key, float]) -> None:
         """Add a reading at the time ``at`` of the console's clock, unless it is not later."""
-        known = self._nodes.pop(node, None) or _Node()
-        self._nodes[node] = known
-        if not known.times or at > known.times[-1]:
-            known.add(at, values)
+        node_history = self._nodes.pop(node, None) or _Node()
+        self._nodes[node] = node_history
+        if not node_history.times or at > node_history.times[-1]:
+            node_history.add(at, values)
         while len(self._nodes) > MOST_NODES:
             del self._nodes[next(iter(self._nodes))]
 
-    def track(self, node: str, key: Key, now: float, within_s: float = SPAN_S) -> Track:
+    def track(self, node: str, key: Key, now_s: float, within_s: float = SPAN_S) -> Track:
         """Return a series of the last seconds, of at most 15 minutes; without points if it is not
         known.
         """
         most_s = min(within_s, SPAN_S)
-        known = self._nodes.get(node)
-        samples = known.series.get(key) if known is not None else None
-        if known is None or samples is None:
+        node_history = self._nodes.get(node)
+        samples = node_history.series.get(key) if node_history is not None else None
+        if node_history is None or samples is None:
             return Track()
-        pairs = zip(known.times, samples, strict=True)
-        recent = ((now - at, value) for at, value in pairs if now - at <= most_s)
+        pairs = zip(node_history.times, samples, strict=True)
+        recent = ((now_s - at, value) for at, value in pairs if now_s - at <= most_s)
         return Track(tuple((age, value) for age, value in recent if not isnan(value)))
 
 
 def read_values(text: str) -> dict[Key, float]:
     """Return the figures of an exporter's answer; those that no device can have are left out."""
-    found: dict[Key, float] = {}
+    values: dict[Key, float] = {}
     for name, samples in read_samples(text, _WANTED).items():
         for labels, value in samples:
             for key, number in _figures(name, labels, value):
-                if all(len(one) <= _LONGEST for one in (key.gpu, key.profile, key.instance)):
-                    before = found.get(key, 0.0) if key.figure is Figure.GPU_MEMORY else 0.0
-                    found[key] = before + number
-    return found
+                if all(len(label) <= _LONGEST for label in (key.gpu, key.profile, key.instance)):
+                    earlier_sum = values.get(key, 0.0) if key.figure is Figure.GPU_MEMORY else 0.0
+                    values[key] = earlier_sum + number
+    return values
 
 
 def _figures(name: str, labels: Mapping[str, str], value: float) -> Iterator[tuple[Key, float]]:

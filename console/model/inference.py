@@ -47,15 +47,15 @@ class History:
     problem: str = ""
     due: float = 0.0
 
-    def add(self, now: float, totals: Totals) -> None:
+    def add(self, now_s: float, totals: Totals) -> None:
         """Add a reading; a server that has started again begins a new history."""
         self.problem = ""
         if self.readings:
             at, last = self.readings[-1]
-            if _is_restarted(last, totals) or now - at > _STALE_S:
+            if _is_restarted(last, totals) or now_s - at > _STALE_S:
                 self.readings.clear()
-        self.readings.append((now, totals))
-        while len(self.readings) > 2 and now - self.readings[1][0] >= _WINDOW_S:
+        self.readings.append((now_s, totals))
+        while len(self.readings) > 2 and now_s - self.readings[1][0] >= _WINDOW_S:
             del self.readings[0]
 
 
@@ -73,7 +73,7 @@ class Inference:
         self, targets: Iterable[Target], within_s: float = WITHIN_S, *, all_due: bool = False
     ) -> None:
         """Read the pods that are due, or all, and wait for their answers for a while at most."""
-        waiting = [task for one in targets if (task := self._begin(one, all_due)) is not None]
+        waiting = [task for target in targets if (task := self._begin(target, all_due)) is not None]
         if waiting:
             await asyncio.wait(waiting, timeout=within_s)
 
@@ -111,13 +111,13 @@ class Inference:
                     target.where.path,
                     MOST_BYTES,
                 )
-                now = self.clock()
+                now_s = self.clock()
                 totals, cost_s = await asyncio.to_thread(_parse, body)
                 pause_s = max(PAUSE_S, _COST * cost_s)
                 if totals is None:
                     history.problem = f"the pod exposes none of {', '.join(NAMES)}"
                 else:
-                    history.add(now, totals)
+                    history.add(now_s, totals)
             except errors.Refused as err:
                 history.problem, pause_s = str(err), _REFUSED_S  # the message names the cause
             except errors.KubeError as err:
@@ -127,8 +127,12 @@ class Inference:
 
 def _is_restarted(last: Totals, new: Totals) -> bool:
     """Return whether a counter has decreased, or another server answers."""
-    before, after = last.latency, new.latency
-    has_shrunk = before is not None and after is not None and after.sum_s < before.sum_s
+    earlier_latency, later_latency = last.latency, new.latency
+    has_shrunk = (
+        earlier_latency is not None
+        and later_latency is not None
+        and later_latency.sum_s < earlier_latency.sum_s
+    )
     return has_shrunk or new.server != last.server or new.requests < last.requests
 
 

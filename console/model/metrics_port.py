@@ -55,11 +55,15 @@ def read_metrics_port(document: Mapping[str, Any]) -> MetricsPort | None:
 def _ports(spec: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """Yield the names and numbers of the TCP ports; a number stands for an absent name."""
     containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
-    found = (one for container in containers for one in container.get("ports") or ())
-    for _, one in zip(range(_MOST_PORTS), found, strict=False):
-        port = one.get("containerPort")
-        if one.get("protocol", "TCP") == "TCP" and isinstance(port, int):
-            yield str(one.get("name") or port), port
+    container_ports = (
+        container_port
+        for container in containers
+        for container_port in container.get("ports") or ()
+    )
+    for _, container_port in zip(range(_MOST_PORTS), container_ports, strict=False):
+        port = container_port.get("containerPort")
+        if container_port.get("protocol", "TCP") == "TCP" and isinstance(port, int):
+            yield str(container_port.get("name") or port), port
 
 
 def _number(text: str) -> int | None:

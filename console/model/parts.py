@@ -67,16 +67,16 @@ def _read_part(document: Document) -> PartPod | None:
 def _find_problem(status: Document) -> tuple[str, bool]:
     """Return why a pod is not ready, and whether that is more than its normal start."""
     first = status.get("initContainerStatuses") or ()
-    for one in (*first, *(status.get("containerStatuses") or ())):
-        if one.get("ready"):
+    for container_status in (*first, *(status.get("containerStatuses") or ())):
+        if container_status.get("ready"):
             continue
-        waiting = (one.get("state") or {}).get("waiting") or {}
-        ended = (one.get("lastState") or {}).get("terminated") or {}
+        waiting = (container_status.get("state") or {}).get("waiting") or {}
+        ended = (container_status.get("lastState") or {}).get("terminated") or {}
         reason = str(waiting.get("reason") or ended.get("reason") or "")
-        restarts = int(one.get("restartCount") or 0)
+        restarts = int(container_status.get("restartCount") or 0)
         again = f", restarted {restarts} times" if restarts else ""
         return f"{reason or 'not ready'}{again}", bool(restarts) or reason not in _STARTING
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return f"not scheduled: {one.get('message') or one.get('reason')}", True
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"not scheduled: {condition.get('message') or condition.get('reason')}", True
     return str(status.get("reason") or "not ready"), status.get("phase") == "Failed"

@@ -192,11 +192,11 @@ def read_pod(document: Document) -> PodRecord | None:
     claims = tuple(claim_reading.claim_names(document)) if waits else ()
     waiting = WaitingPod(space, name, uid, claims) if claims else None
     facts = rdma_reading.read_pod(document)
-    wanted = _requests(spec)
-    has_devices = bool(spec.get("resourceClaims") or wanted)
+    requested_resources = _requests(spec)
+    has_devices = bool(spec.get("resourceClaims") or requested_resources)
     if phase in _ENDED or not (has_devices or facts):
         return None
-    requests = tuple(sorted(wanted.items())) if waits else ()
+    requests = tuple(sorted(requested_resources.items())) if waits else ()
     metrics = read_metrics_port(document) if has_devices and phase == "Running" else None
     affinity = spec.get("affinity") or {}
     details = PodDetails(
@@ -206,7 +206,7 @@ def read_pod(document: Document) -> PodRecord | None:
         has_affinity=waits and bool(affinity),
         tolerations=tuple(_tolerations(spec)) if waits else (),
         scheduler=_scheduler_message(status)[:_LONGEST] if waits else "",
-        gates=tuple(str(one.get("name")) for one in spec.get("schedulingGates") or ()),
+        gates=tuple(str(gate.get("name")) for gate in spec.get("schedulingGates") or ()),
         waiting=waiting,
         unmade_claims=tuple(_unmade_claims(document)) if waits else (),
         facts=facts,
@@ -218,7 +218,10 @@ def read_pod(document: Document) -> PodRecord | None:
         phase=sys.intern(phase),
         created=sys.intern(str(metadata.get("creationTimestamp") or "")),  # many begin together
         problem=_container_problem(status)[:_LONGEST] if node else "",
-        restarts=sum(int(one.get("restartCount") or 0) for one in _container_statuses(status)),
+        restarts=sum(
+            int(container_status.get("restartCount") or 0)
+            for container_status in _container_statuses(status)
+        ),
         is_ending=is_ending,
         started_after_s=_start_of(metadata, status),
         containers=_share(tuple(_containers(document))),
@@ -240,14 +243,14 @@ def _start_of(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> int:
 def read_taints(node: Document) -> tuple[Taint, ...]:
     """Return the taints of a node that keep new pods off it; a cordoned node counts as tainted."""
     spec = node.get("spec") or {}
-    found = {
-        Taint(str(one.get("key") or ""), str(one.get("value") or ""), str(one["effect"]))
-        for one in spec.get("taints") or ()
-        if one.get("effect") in ("NoSchedule", "NoExecute")
+    taints = {
+        Taint(str(taint.get("key") or ""), str(taint.get("value") or ""), str(taint["effect"]))
+        for taint in spec.get("taints") or ()
+        if taint.get("effect") in ("NoSchedule", "NoExecute")
     }
     if spec.get("unschedulable"):
-        found.add(Taint(_CORDONED, "", "NoSchedule"))
-    return tuple(sorted(found, key=str))
+        taints.add(Taint(_CORDONED, "", "NoSchedule"))
+    return tuple(sorted(taints, key=str))
 
 
 def _requests(spec: Mapping[str, Any]) -> Counter[str]:
@@ -260,15 +263,15 @@ def _requests(spec: Mapping[str, Any]) -> Counter[str]:
     for container in spec.get("containers") or ():
         together.update(dict(_limits(container)))
     sidecars: Counter[str] = Counter()
-    before: Counter[str] = Counter()
+    init_request: Counter[str] = Counter()
     for container in spec.get("initContainers") or ():
         own = Counter(dict(_limits(container)))
         if container.get("restartPolicy") == "Always":
             sidecars += own
-            before |= sidecars
+            init_request |= sidecars
         else:
-            before |= sidecars + own
-    return +((together + sidecars) | before)
+            init_request |= sidecars + own
+    return +((together + sidecars) | init_request)
 
 
 @lru_cache(maxsize=1024)
@@ -279,19 +282,22 @@ def _share(containers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ..
 
 def _containers(document: Document) -> Iterator[tuple[str, str]]:
     """Yield the containers that have devices, with the resource or the claim."""
-    spec, made = document.get("spec") or {}, document.get("status") or {}
+    spec, status = document.get("spec") or {}, document.get("status") or {}
     names = {
-        one.get("name"): one.get("resourceClaimName")
-        for one in (*(made.get("resourceClaimStatuses") or ()), *(spec.get("resourceClaims") or ()))
-        if one.get("resourceClaimName")
+        claim.get("name"): claim.get("resourceClaimName")
+        for claim in (
+            *(status.get("resourceClaimStatuses") or ()),
+            *(spec.get("resourceClaims") or ()),
+        )
+        if claim.get("resourceClaimName")
     }
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         name = str(container.get("name") or "")
         for resource, _ in _limits(container):
             yield name, str(resource)
-        for one in (container.get("resources") or {}).get("claims") or ():
-            if one.get("name") in names:
-                yield name, f"claim {names[one['name']]}"
+        for claim_reference in (container.get("resources") or {}).get("claims") or ():
+            if claim_reference.get("name") in names:
+                yield name, f"claim {names[claim_reference['name']]}"
 
 
 def _limits(container: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -305,18 +311,22 @@ def _limits(container: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _tolerations(spec: Mapping[str, Any]) -> Iterator[Toleration]:
-    for one in spec.get("tolerations") or ():
-        value = None if one.get("operator") == "Exists" else str(one.get("value") or "")
-        yield Toleration(str(one.get("key") or ""), str(one.get("effect") or ""), value)
+    for toleration in spec.get("tolerations") or ():
+        value = (
+            None if toleration.get("operator") == "Exists" else str(toleration.get("value") or "")
+        )
+        yield Toleration(
+            str(toleration.get("key") or ""), str(toleration.get("effect") or ""), value
+        )
 
 
 def _unmade_claims(document: Document) -> Iterator[str]:
     """Yield the names by which a pod refers to claims that have not been created yet."""
-    made = (document.get("status") or {}).get("resourceClaimStatuses") or ()
-    known = {one.get("name") for one in made}
-    for one in document["spec"].get("resourceClaims") or ():
-        if not one.get("resourceClaimName") and one.get("name") not in known:
-            yield str(one.get("name"))
+    statuses = (document.get("status") or {}).get("resourceClaimStatuses") or ()
+    created_names = {status.get("name") for status in statuses}
+    for claim in document["spec"].get("resourceClaims") or ():
+        if not claim.get("resourceClaimName") and claim.get("name") not in created_names:
+            yield str(claim.get("name"))
 
 
 def _container_statuses(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -344,7 +354,7 @@ def _container_problem(status: Mapping[str, Any]) -> str:
 
 
 def _scheduler_message(status: Mapping[str, Any]) -> str:
-    for one in status.get("conditions") or ():
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return str(one.get("message") or one.get("reason") or "")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("message") or condition.get("reason") or "")
     return ""

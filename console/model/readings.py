@@ -37,8 +37,17 @@ UNLISTED: Final = (
 )
 WANTED: Final = frozenset(
     (
-        *(PCIE_RECEIVED, PCIE_SENT, PORT_RECEIVED, PORT_SENT, LOCAL_RECEIVED, LOCAL_SENT),
-        *(REQUESTS, REQUEST_BYTES, DENIALS, HCAD_UP, *UNLISTED),
+        PCIE_RECEIVED,
+        PCIE_SENT,
+        PORT_RECEIVED,
+        PORT_SENT,
+        LOCAL_RECEIVED,
+        LOCAL_SENT,
+        REQUESTS,
+        REQUEST_BYTES,
+        DENIALS,
+        HCAD_UP,
+        *UNLISTED,
     )
 )
 
@@ -72,12 +81,15 @@ class NodeReadings:
     @property
     def measured_s(self) -> float:
         """Return the time over which increases are known; 0 before there is a second reading."""
-        return sum(after.at - before.at for before, after in self._steps(0))
+        return sum(
+            later_reading.at - earlier_reading.at
+            for earlier_reading, later_reading in self._steps(0)
+        )
 
     def latest(self, name: str) -> dict[Labels, float]:
         """Return the last samples of a series; those that are no number are left out."""
-        found = self.readings[-1].series.get(name, {}) if self.readings else {}
-        return {labels: value for labels, value in found.items() if math.isfinite(value)}
+        samples = self.readings[-1].series.get(name, {}) if self.readings else {}
+        return {labels: value for labels, value in samples.items() if math.isfinite(value)}
 
     def rates(self, name: str) -> dict[Labels, float]:
         """Return the increase of a counter per second between the last two readings."""
@@ -99,17 +111,20 @@ class NodeReadings:
 
     def _steps(self, first: int) -> Iterator[tuple[Reading, Reading]]:
         """Yield successive readings with hcad; what happened beside one without it is not known."""
-        for before, after in pairwise(self.readings[first:]):
-            if all(1.0 in one.series.get(HCAD_UP, {}).values() for one in (before, after)):
-                yield before, after
+        for earlier_reading, later_reading in pairwise(self.readings[first:]):
+            if all(
+                1.0 in reading.series.get(HCAD_UP, {}).values()
+                for reading in (earlier_reading, later_reading)
+            ):
+                yield earlier_reading, later_reading
 
     def _increases(self, name: str, first: int) -> dict[Labels, float]:
         """Return by how much each counter has grown."""
         grown: dict[Labels, float] = {}
-        for before, after in self._steps(first):
-            old = before.series.get(name, {})
-            for labels, value in after.series.get(name, {}).items():
-                step = growth(old.get(labels, 0.0), value)
+        for earlier_reading, later_reading in self._steps(first):
+            earlier_samples = earlier_reading.series.get(name, {})
+            for labels, value in later_reading.series.get(name, {}).items():
+                step = growth(earlier_samples.get(labels, 0.0), value)
                 if math.isfinite(step):
                     grown[labels] = grown.get(labels, 0.0) + step
         last = self.latest(name)
@@ -124,25 +139,27 @@ class History:
 
     def add(self, node: str, scrape: Scrape) -> NodeReadings:
         """Add what an exporter has answered, unless it was added before; return all readings."""
-        kept = self._nodes.pop(node, [])
+        readings = self._nodes.pop(node, [])
         if scrape.problem:
             return NodeReadings(node, problem=scrape.problem)
-        if not kept or scrape.at > kept[-1].at:
-            kept.append(Reading(scrape.at, _bound(_index(scrape.text))))
-            kept = _thin([one for one in kept if one.at >= scrape.at - WINDOW_S])
-        self._nodes[node] = kept
+        if not readings or scrape.at > readings[-1].at:
+            readings.append(Reading(scrape.at, _bound(_index(scrape.text))))
+            readings = _thin(
+                [reading for reading in readings if reading.at >= scrape.at - WINDOW_S]
+            )
+        self._nodes[node] = readings
         while len(self._nodes) > MOST_KEPT:
             del self._nodes[next(iter(self._nodes))]
-        return NodeReadings(node, tuple(kept))
+        return NodeReadings(node, tuple(readings))
 
 
 def _thin(readings: list[Reading]) -> list[Reading]:
     """Return the last two readings, and of the others those that are far enough apart."""
-    found: list[Reading] = []
-    for one in readings[:-2]:
-        if not found or one.at - found[-1].at >= _SPACING_S:
-            found.append(one)
-    return found + readings[-2:]
+    spaced_readings: list[Reading] = []
+    for reading in readings[:-2]:
+        if not spaced_readings or reading.at - spaced_readings[-1].at >= _SPACING_S:
+            spaced_readings.append(reading)
+    return spaced_readings + readings[-2:]
 
 
 def _index(text: str) -> Series:
@@ -154,9 +171,9 @@ def _index(text: str) -> Series:
 
 
 def _bound(series: Series) -> Series:
-    def first(left: int) -> Iterator[tuple[str, dict[Labels, float]]]:
+    def first(remaining_count: int) -> Iterator[tuple[str, dict[Labels, float]]]:
         for name, samples in series.items():
-            yield name, dict(islice(samples.items(), left))
-            left = max(left - len(samples), 0)
+            yield name, dict(islice(samples.items(), remaining_count))
+            remaining_count = max(remaining_count - len(samples), 0)
 
     return dict(first(MOST_SAMPLES))

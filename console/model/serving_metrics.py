@@ -86,11 +86,11 @@ _SERVERS: Final = (
 )
 NAMES: Final = tuple(server.requests for server in _SERVERS)
 _WANTED: Final = frozenset(
-    [one for server in _SERVERS for one in (server.requests, server.busy, *server.histograms)]
+    [name for server in _SERVERS for name in (server.requests, server.busy, *server.histograms)]
     + [
-        f"{one}_{part}"
+        f"{name}_{part}"
         for server in _SERVERS
-        for one in server.histograms
+        for name in server.histograms
         for part in ("bucket", "count", "sum")
     ]
 ) - {""}
@@ -100,17 +100,17 @@ def read_totals(text: str) -> Totals | None:
     """Return the counters of the first server whose names a text has, or None."""
     series = read_samples(text, _WANTED)
     for server in _SERVERS:
-        found = _totals(server, series)
-        if found is not None:
-            return found
+        totals = _totals(server, series)
+        if totals is not None:
+            return totals
     return None
 
 
 def _totals(server: _Server, series: Series) -> Totals | None:
-    wanted = _is_no_probe if server.has_probes else _is_any
-    latency = _histogram(series, server.latency, server.scale, wanted)
+    is_counted = _is_no_probe if server.has_probes else _is_any
+    latency = _histogram(series, server.latency, server.scale, is_counted)
     if server.requests in series:
-        requests = _add(series, server.requests, wanted)
+        requests = _add(series, server.requests, is_counted)
     elif latency is not None:
         requests = latency.count
     else:
@@ -121,9 +121,9 @@ def _totals(server: _Server, series: Series) -> Totals | None:
         requests,
         _models(labels for name in counted for labels, _ in series.get(name, ())),
         latency if latency is not None and latency.buckets else None,
-        _histogram(series, server.first_token, server.first_token_scale, wanted),
-        _quantiles(series, server.latency, server.scale, wanted),
-        _add(series, server.busy, wanted) * server.scale if server.busy in series else None,
+        _histogram(series, server.first_token, server.first_token_scale, is_counted),
+        _quantiles(series, server.latency, server.scale, is_counted),
+        _add(series, server.busy, is_counted) * server.scale if server.busy in series else None,
     )
 
 
@@ -134,63 +134,63 @@ def _is_any(labels: Labels) -> bool:
 
 def _is_no_probe(labels: Labels) -> bool:
     """Return whether a series counts other requests than scrapes and probes."""
-    return not any(labels.get(one) in _PROBES for one in _PATH_LABELS)
+    return not any(labels.get(label) in _PROBES for label in _PATH_LABELS)
 
 
 def _values(
-    series: Series, name: str, wanted: Callable[[Labels], bool]
+    series: Series, name: str, is_counted: Callable[[Labels], bool]
 ) -> Iterator[tuple[Labels, float]]:
     for labels, value in series.get(name, ()):
-        if 0 <= value <= _LARGEST and wanted(labels):
+        if 0 <= value <= _LARGEST and is_counted(labels):
             yield labels, value
 
 
-def _add(series: Series, name: str, wanted: Callable[[Labels], bool]) -> float:
-    return sum(value for _, value in _values(series, name, wanted))
+def _add(series: Series, name: str, is_counted: Callable[[Labels], bool]) -> float:
+    return sum(value for _, value in _values(series, name, is_counted))
 
 
 def _histogram(
-    series: Series, name: str, scale: float, wanted: Callable[[Labels], bool]
+    series: Series, name: str, scale: float, is_counted: Callable[[Labels], bool]
 ) -> Histogram | None:
     """Return the sum of a histogram's series; without buckets that of its counts."""
     if not name or f"{name}_count" not in series:
         return None
     sums: dict[float, float] = {}
-    for labels, value in _values(series, f"{name}_bucket", wanted):
+    for labels, value in _values(series, f"{name}_bucket", is_counted):
         bound = _parse(labels.get("le", ""))
         if bound is not None and (bound in sums or math.isinf(bound) or len(sums) < _MOST_BUCKETS):
             sums[bound] = sums.get(bound, 0.0) + value
     if math.inf not in sums:  # the total is not known, as for PromQL
         sums.clear()
     buckets = tuple((bound * scale, number) for bound, number in sorted(sums.items()))
-    count = _add(series, f"{name}_count", wanted)
-    return Histogram(buckets, count, _add(series, f"{name}_sum", wanted) * scale)
+    count = _add(series, f"{name}_count", is_counted)
+    return Histogram(buckets, count, _add(series, f"{name}_sum", is_counted) * scale)
 
 
 def _quantiles(
-    series: Series, name: str, scale: float, wanted: Callable[[Labels], bool]
+    series: Series, name: str, scale: float, is_counted: Callable[[Labels], bool]
 ) -> Mapping[float, float]:
     """Return the quantiles of a summary, of several models the largest."""
-    found: dict[float, float] = {}
-    for labels, value in _values(series, name, wanted):
+    quantiles: dict[float, float] = {}
+    for labels, value in _values(series, name, is_counted):
         quantile = _parse(labels.get("quantile", ""))
         if quantile is not None:
-            found[quantile] = max(found.get(quantile, 0.0), value * scale)
-    return found
+            quantiles[quantile] = max(quantiles.get(quantile, 0.0), value * scale)
+    return quantiles
 
 
 def _parse(text: str) -> float | None:
     try:
-        found = float(text[:40])
+        number = float(text[:40])
     except ValueError:
         return None
-    return found if found >= 0 else None  # NaN is not
+    return number if number >= 0 else None  # NaN is not
 
 
 def _models(every: Iterable[Labels]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for labels in every:
         name = labels.get("model_name") or labels.get("model")
-        if name and len(found) < _MOST_MODELS:
-            found[name[:253]] = None
-    return tuple(sorted(found))
+        if name and len(names) < _MOST_MODELS:
+            names[name[:253]] = None
+    return tuple(sorted(names))

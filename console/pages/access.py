@@ -97,10 +97,10 @@ class Access:
     def _is_own_host(self, hosts: list[str]) -> bool:
         if len(hosts) != 1:
             return False
-        found = _HOST.fullmatch(hosts[0])
-        if found is None or not _is_equal(found[1].lower(), self._host):
+        match = _HOST.fullmatch(hosts[0])
+        if match is None or not _is_equal(match[1].lower(), self._host):
             return False
-        return self._port is None or int(found[2] or _HTTP_PORT) == self._port
+        return self._port is None or int(match[2] or _HTTP_PORT) == self._port
 
     def _is_foreign(self, headers: dict[str, list[str]]) -> bool:
         """Return whether a page of another origin has sent the request, as browsers report it.

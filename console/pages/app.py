@@ -125,14 +125,14 @@ class Pages:
         except SelectorError as err:
             nodes, problem = [], str(err)
         detailed = len(nodes) <= fleet.DETAILED
-        found = self._cards.render(world, nodes, chosen, detailed=detailed)
+        node_cards = self._cards.render(world, nodes, chosen, detailed=detailed)
         values = {
-            "cards": found,
-            "sums": cards.add_up(found),
+            "cards": node_cards,
+            "sums": cards.add_up(node_cards),
             "choices": fleet.choices(world, self._namespaces),
             "detailed": detailed,
             "moving": rollout.unfinished_layouts(world),
-            "sick": faults.sick_gpus(world, (gpu for one in nodes for gpu in one.gpus)),
+            "sick": faults.sick_gpus(world, (gpu for node in nodes for gpu in node.gpus)),
         }
         live = "GPU Node GPUPool MIGLayout GPUFault Connection"
         missing = self._frame.missing_of((*needs.FLEET, *needs.FAULTS))
@@ -151,8 +151,8 @@ class Pages:
         except SelectorError as err:
             return PlainTextResponse(f"{err}\n", 422)
         detailed = "detailed" in request.query_params
-        found = self._cards.render(world, nodes, chosen, detailed=detailed)
-        return HTMLResponse("".join(one.html for one in found))
+        node_cards = self._cards.render(world, nodes, chosen, detailed=detailed)
+        return HTMLResponse("".join(card.html for card in node_cards))
 
     async def warm_up(self) -> None:
         """Render the maps of all nodes, so that the first viewer does not wait for them."""
@@ -169,17 +169,17 @@ class Pages:
         gpus = world.gpus_by_node().get(name, ())
         if name not in world.nodes and not gpus:
             return self._frame.not_found(request, f"node {name}", needs.NODE, "Node", name)
-        this = fleet.Chosen(name, world.nodes.get(name), tuple(gpus), *self._known())
-        found = fleet.view_node(world, this, "state")
+        chosen_node = fleet.Chosen(name, world.nodes.get(name), tuple(gpus), *self._known())
+        node_view = fleet.view_node(world, chosen_node, "state")
         events = self._events.entries("Node", name)
         live = "GPU Node Event GPUFault MIGLayout Connection"
         values: dict[str, Any] = {"events": events}
         values |= {"taints": self._model.taints().get(name, ())}
-        values |= {"sick": faults.sick_gpus(world, [one.gpu for one in found.gpus])}
+        values |= {"sick": faults.sick_gpus(world, [gpu_view.gpu for gpu_view in node_view.gpus])}
         values |= {"memory": metrics.memory_of_node(world, name), "layouts": world.layouts}
         missing = self._frame.missing_of((*needs.NODE, *needs.FAULTS))
         return self._frame.page(
-            request, "node.html", name, live, node=found, missing=missing, **values
+            request, "node.html", name, live, node=node_view, missing=missing, **values
         )
 
     async def show_gpu(self, request: Request) -> Response:
@@ -195,7 +195,7 @@ class Pages:
         values |= {"layouts": world.layouts, **await self._rollouts.values_of(gpu)}
         values["missing_faults"] = self._frame.missing_of(needs.FAULTS)
         values["node_problem"] = self._silence_of(gpu)
-        is_hit = faults.is_sick(gpu) or any(one.is_behind for one in behind)
+        is_hit = faults.is_sick(gpu) or any(fault.is_behind for fault in behind)
         values["affected"] = impact.holders_of(gpu) if is_hit else None
         values["remedies"] = impact.remedies_of(gpu)
         live = "GPU Event GPUFault MIGLayout Node Pod Holder Connection"
@@ -204,17 +204,22 @@ class Pages:
     async def show_slice(self, request: Request) -> Response:
         """Show one slice and the pods that hold it."""
         uuid = request.path_params["uuid"]
-        found = details.find_slice(self._model.world(), uuid)
-        if found is None:
+        found_slice = details.find_slice(self._model.world(), uuid)
+        if found_slice is None:
             return self._frame.not_found(request, f"slice {uuid}", needs.GPU, SLICE, uuid)
-        gpu, world = found.gpu, self._model.world()
-        behind = [one for one in faults.faults_behind(world, gpu) if one.slice in ("", uuid)]
-        values = {"found": found, "picture": draw(gpu), "faults": behind}
+        gpu, world = found_slice.gpu, self._model.world()
+        behind = [fault for fault in faults.faults_behind(world, gpu) if fault.slice in ("", uuid)]
+        values = {"found": found_slice, "picture": draw(gpu), "faults": behind}
         values |= {"node_problem": self._silence_of(gpu)}
-        values |= {"layouts": world.layouts, "is_withdrawn": details.is_withdrawn_by_layout(found)}
-        keys = [f"{one.namespace}/{one.name}" for one in found.holders]
+        values |= {
+            "layouts": world.layouts,
+            "is_withdrawn": details.is_withdrawn_by_layout(found_slice),
+        }
+        keys = [f"{holder.namespace}/{holder.name}" for holder in found_slice.holders]
         records = self._model.pods
-        values["containers"] = {key: details.containers_of(found, records.get(key)) for key in keys}
+        values["containers"] = {
+            key: details.containers_of(found_slice, records.get(key)) for key in keys
+        }
         live = "GPU GPUFault Node Pod Holder Connection"
         return self._frame.page(request, "slice.html", uuid, live, **values)
 
@@ -222,17 +227,17 @@ class Pages:
         """Show one pod: the slices that it holds, its HCA, its events."""
         namespace, name = request.path_params["namespace"], request.path_params["name"]
         key = f"{namespace}/{name}"
-        held = details.slices_of(self._model.world(), namespace, name)
+        held_slices = details.slices_of(self._model.world(), namespace, name)
         record = self._model.pods.get(key)
-        if not held and record is None:
-            what = f"pod {key} with a slice, an HCA or a request for one"
+        if not held_slices and record is None:
+            subject = f"pod {key} with a slice, an HCA or a request for one"
             unknown = (*needs.GPU, *needs.PENDING)
-            return self._frame.not_found(request, what, unknown, "Pod", key)
+            return self._frame.not_found(request, subject, unknown, "Pod", key)
         values: dict[str, Any] = {
             "namespace": namespace,
             "name": name,
-            "held": held,
-            "sick": impact.sick_slices(self._model.world(), held),
+            "held": held_slices,
+            "sick": impact.sick_slices(self._model.world(), held_slices),
             "record": record,
             "line": pods.describe_pod(self._model, namespace, name),
             "missing": self._frame.missing_of(needs.GPU),
@@ -267,25 +272,26 @@ class Pages:
                 request,
                 f"pod {key} that waits for a node or for its containers",
                 needs.PENDING,
-                *("Pod", key),
+                "Pod",
+                key,
             )
         claims, classes = dict(model.claims), dict(model.classes)
-        found = await self._frame.compute(
+        explanation = await self._frame.compute(
             why.explain, self._frame.survey(), pod, claims, classes, model.connection
         )
         live = "Pod Holder GPU Node GPUPolicy MIGLayout ResourceClaim Connection"
-        return self._frame.page(request, "why_pod.html", f"Why {key}", live, found=found)
+        return self._frame.page(request, "why_pod.html", f"Why {key}", live, found=explanation)
 
     async def show_layout(self, request: Request) -> Response:
         """Show what a pasted MIGLayout would change."""
-        text, problem, found, status = "", "", None, 200
+        text, problem, difference, status = "", "", None, 200
         missing = self._frame.missing_of(needs.LAYOUT)
         if request.method == "POST":
             try:
                 text = await read_form(request)
                 document = await asyncio.to_thread(manifest.read_layout, text)
                 if not missing:
-                    found = await self._frame.compute(
+                    difference = await self._frame.compute(
                         layout_diff.diff, self._model.world(), document
                     )
             except manifest.ManifestError as err:
@@ -299,9 +305,14 @@ class Pages:
             text = _initial_layout(self._model.world(), request.query_params)
         names = sorted(self._model.world().layouts)
         limits = None
-        if found is not None and found.evicts and found.pods:
-            limits = await read_budgets(self._lister, found.pods)
-        values: dict[str, Any] = {"text": text, "problem": problem, "diff": found, "limits": limits}
+        if difference is not None and difference.evicts and difference.pods:
+            limits = await read_budgets(self._lister, difference.pods)
+        values: dict[str, Any] = {
+            "text": text,
+            "problem": problem,
+            "diff": difference,
+            "limits": limits,
+        }
         values |= await self._rollouts.values()
         values |= {"layouts": names, "missing": missing if request.method == "POST" else {}}
         return self._frame.page(request, "layout.html", "Layout", "", status, **values)
@@ -321,8 +332,8 @@ class Pages:
 
     async def follow_changes(self, request: Request) -> Response:
         """Report changes of the model until the viewer disconnects."""
-        after = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        events = stream.follow(self._model, queries.number(after) or 0, lambda: self.is_over)
+        version_text = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        events = stream.follow(self._model, queries.number(version_text) or 0, lambda: self.is_over)
         return StreamingResponse(events, media_type="text/event-stream")
 
     def _silence_of(self, gpu: Gpu) -> str:
@@ -339,13 +350,13 @@ class Pages:
 
 def _initial_layout(world: World, query: QueryParams) -> str:
     """Return the layout that a link names: one of the cluster, or a draft; empty if neither."""
-    known = world.layouts.get(query.get("name", ""))
-    if known is not None:
-        return layout_diff.write_layout(known)
+    layout = world.layouts.get(query.get("name", ""))
+    if layout is not None:
+        return layout_diff.write_layout(layout)
     profile, node = query.get("profile", "")[:63], query.get("node", "")[:253]
     if not profile or not node:
         return ""
-    indices = [queries.number(one) or 0 for one in query.getlist("index")[:64]]
+    indices = [queries.number(index_text) or 0 for index_text in query.getlist("index")[:64]]
     return layout_diff.draft_layout(
         node, indices, profile, max(queries.number(query.get("count", "")) or 0, 1)
     )
@@ -366,12 +377,12 @@ async def _send_style(request: Request) -> Response:
 
 
 def _filter(request: Request) -> fleet.Filter:
-    given = request.query_params
+    query = request.query_params
     return fleet.Filter(
-        pool=given.get("pool", ""),
-        namespace=given.get("namespace", ""),
-        board=given.get("board", ""),
-        node=given.get("node", ""),
-        labels=given.get("labels", ""),
-        colour=given.get("colour", "state"),
+        pool=query.get("pool", ""),
+        namespace=query.get("namespace", ""),
+        board=query.get("board", ""),
+        node=query.get("node", ""),
+        labels=query.get("labels", ""),
+        colour=query.get("colour", "state"),
     )

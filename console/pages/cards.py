@@ -54,20 +54,20 @@ class CardCache:
         """Return the cards of nodes in the given order."""
         if len(self._maps) > 4 * len(world.nodes) + 64:
             self._maps.clear()
-        return [self._card(world, one, chosen, detailed) for one in nodes]
+        return [self._card(world, node, chosen, detailed) for node in nodes]
 
     def _card(self, world: World, node: Chosen, chosen: Filter, detailed: bool) -> Card:
         key = (node.name, chosen.colour)
-        known = self._maps.get(key)
+        cached_card = self._maps.get(key)
         by_gpu = faults_by_gpu(world)
-        faults = tuple(one for gpu in node.gpus for one in by_gpu.get(gpu.name, ()))
-        if not detailed and known is not None and _is_same(known, node, faults):
-            return known
+        faults = tuple(fault for gpu in node.gpus for fault in by_gpu.get(gpu.name, ()))
+        if not detailed and cached_card is not None and _is_same(cached_card, node, faults):
+            return cached_card
         view = fleet.view_node(world, node, chosen.colour)
         html = rendering.render(
             self._templates, "cards.html", nodes=(view,), chosen=chosen, detailed=detailed
         )
-        sick = sum(is_sick(one.gpu) for one in view.gpus)
+        sick = sum(is_sick(gpu_view.gpu) for gpu_view in view.gpus)
         card = Card(Markup(html), view.counts, len(view.gpus), sick, node, faults)
         if not detailed:
             self._maps[key] = card
@@ -78,20 +78,20 @@ def add_up(cards: Iterable[Card]) -> Sums:
     """Return the sums over cards."""
     every = list(cards)
     counts: Counter[BoxState] = Counter()
-    for one in every:
-        counts.update(one.counts)
+    for card in every:
+        counts.update(card.counts)
     return Sums(len(every), sum(c.gpus for c in every), sum(c.sick for c in every), counts)
 
 
 def _is_same(card: Card, node: Chosen, faults: tuple[Fault, ...]) -> bool:
     """Return whether a card was rendered from these objects; equality would compare every field."""
-    known = card.source
+    source = card.source
     return (
-        known.node is node.node
-        and known.knows_node == node.knows_node
-        and known.knows_faults == node.knows_faults
-        and len(known.gpus) == len(node.gpus)
+        source.node is node.node
+        and source.knows_node == node.knows_node
+        and source.knows_faults == node.knows_faults
+        and len(source.gpus) == len(node.gpus)
         and len(card.faults) == len(faults)
-        and all(a is b for a, b in zip(known.gpus, node.gpus, strict=True))
+        and all(a is b for a, b in zip(source.gpus, node.gpus, strict=True))
         and all(a is b for a, b in zip(card.faults, faults, strict=True))
     )

@@ -36,8 +36,8 @@ class DevicePages:
     async def show_topologies(self, request: Request) -> Response:
         """List the nodes with GPUs and their topologies."""
         text = request.query_params.get("node", "")[:_LONGEST_TEXT]
-        rows, more = topology.rows(self._frame.model.world(), text)
-        values = {"rows": rows, "more": more, "text": text}
+        rows, hidden_count = topology.rows(self._frame.model.world(), text)
+        values = {"rows": rows, "more": hidden_count, "text": text}
         values["missing"] = self._frame.missing_of(needs.TOPOLOGY)
         live = "GPU GPUPool Connection"
         return self._frame.page(request, "topologies.html", "Topology", live, **values)
@@ -49,14 +49,14 @@ class DevicePages:
             return self._frame.not_found(request, f"node {name} with GPUs", needs.GPU, "Node", name)
         readings = await self._live.read_one(name)
         links = traffic.links_of(readings)
-        found = await self._frame.compute(topology.view, world, name, links)
-        values = {"name": name, "found": found, "again": AGAIN_S}
+        node_topology = await self._frame.compute(topology.view, world, name, links)
+        values = {"name": name, "found": node_topology, "again": AGAIN_S}
         values |= {
             "problem": readings.problem,
             "seconds": readings.seconds,
             "has_traffic": bool(links),
         }
-        values["has_hcas"] = any(one.startswith("HCA ") for one in links)
+        values["has_hcas"] = any(link_name.startswith("HCA ") for link_name in links)
         values["missing"] = self._frame.missing_of(needs.TOPOLOGY)
         live = "GPU GPUPool Connection"
         return self._frame.page(request, "topology.html", f"Topology of {name}", live, **values)
@@ -72,9 +72,9 @@ class DevicePages:
 
         values = await self._tables.values(is_wanted)
         values |= await self._users(text, space, request.query_params.get("sort", ""))
-        nodes, more = metrics.memory(model.world(), text)
-        spaces = {one.namespace for one in model.pods.values() if one.metrics is not None}
-        values |= {"nodes": nodes, "more": more, "text": text, "namespace": space}
+        nodes, hidden_count = metrics.memory(model.world(), text)
+        spaces = {record.namespace for record in model.pods.values() if record.metrics is not None}
+        values |= {"nodes": nodes, "more": hidden_count, "text": text, "namespace": space}
         values |= {"missing": self._frame.missing_of(needs.GPU), "spaces": sorted(spaces)}
         return self._frame.page(request, "metrics.html", "Metrics", "GPU Connection", **values)
 
@@ -82,14 +82,14 @@ class DevicePages:
         """Return the pods that use most, with what the template needs."""
         pods = usage.pods_by_memory(self._frame.model.world(), text, space)
         by_activity = order == usage.BY_ACTIVITY
-        shown = pods if by_activity else pods[: usage.SHOWN]
-        nodes = usage.nodes_of(shown)
-        usage.add_activity(shown, await self._tables.read_activity(nodes))
+        shown_pods = pods if by_activity else pods[: usage.SHOWN]
+        nodes = usage.nodes_of(shown_pods)
+        usage.add_activity(shown_pods, await self._tables.read_activity(nodes))
         if by_activity:
-            shown = usage.sort_by_activity(shown)[: usage.SHOWN]
+            shown_pods = usage.sort_by_activity(shown_pods)[: usage.SHOWN]
         return {
-            "users": shown,
-            "other_users": len(pods) - len(shown),
+            "users": shown_pods,
+            "other_users": len(pods) - len(shown_pods),
             "unread_nodes": max(len(nodes) - MOST_NODES, 0),
             "order": usage.BY_ACTIVITY if by_activity else usage.BY_MEMORY,
             "orders": usage.ORDERS,
@@ -105,7 +105,7 @@ class DevicePages:
         tables = await self._frame.compute(metrics.tables, scrape, devices)
         tables = places.name_slices(tables, world.gpus_by_node()[name])
         values = {"name": name, "tables": tables, "problem": scrape.problem, "pod": scrape.pod}
-        values["gpus"] = {str(one.spec.index): one.name for one in world.gpus_by_node()[name]}
+        values["gpus"] = {str(gpu.spec.index): gpu.name for gpu in world.gpus_by_node()[name]}
         values["slices"] = places.pages_of_slices(world.gpus_by_node()[name])
         values["again"] = AGAIN_S
         title, live = f"Metrics of {name}", "GPU Connection"

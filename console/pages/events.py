@@ -43,15 +43,15 @@ class EventPages:
         names = ("lane", "period", "since", "until", "text")
         chosen = {name: request.query_params.get(name, "") for name in names}
         model = self._frame.model
-        now = datetime.datetime.now(datetime.UTC)
-        span = timeline.read_span(chosen["period"], chosen["since"], chosen["until"], now)
+        moment = datetime.datetime.now(datetime.UTC)
+        span = timeline.read_span(chosen["period"], chosen["since"], chosen["until"], moment)
         lane, text = chosen["lane"], chosen["text"]
-        found = timeline.view_timeline(model.world(), self._events(), lane, text, span)
-        values: dict[str, Any] = {"line": found, "chosen": chosen, "width": timeline.WIDTH}
+        time_line = timeline.view_timeline(model.world(), self._events(), lane, text, span)
+        values: dict[str, Any] = {"line": time_line, "chosen": chosen, "width": timeline.WIDTH}
         values |= {"lanes": _LANES, "periods": _PERIODS}
         is_grouped = not request.query_params.get("all")
-        lines = timeline.group_entries(model.world(), found.entries) if is_grouped else ()
-        values["lines"] = lines or tuple(map(timeline.Line, found.entries))
+        lines = timeline.group_entries(model.world(), time_line.entries) if is_grouped else ()
+        values["lines"] = lines or tuple(map(timeline.Line, time_line.entries))
         values["again"] = AGAIN_S if chosen["period"] else 0  # entries leave the period by time
         unknown = self._frame.unknown_events(cluster_scoped=True)
         values["missing"] = {**self._frame.missing_of(needs.EVENTS), **unknown}
@@ -61,10 +61,10 @@ class EventPages:
     async def show_faults(self, request: Request) -> Response:
         """List the GPUFaults, the latest first."""
         world = self._frame.model.world()
-        by_age = sorted(world.faults.values(), key=lambda one: one.meta.age_key, reverse=True)
+        by_age = sorted(world.faults.values(), key=lambda fault: fault.meta.age_key, reverse=True)
         rows = [
-            (one.status.gpu or one.spec.gpu_name or "", faults.find_fault(world, one))
-            for one in by_age[: timeline.SHOWN]
+            (fault.status.gpu or fault.spec.gpu_name or "", faults.find_fault(world, fault))
+            for fault in by_age[: timeline.SHOWN]
         ]
         values: dict[str, Any] = {"rows": rows, "more": len(by_age) - len(rows)}
         values["missing"] = self._frame.missing_of(needs.FAULTS)
@@ -81,25 +81,27 @@ class EventPages:
                 request, f"GPUFault {name}", needs.FAULTS, "GPUFault", name
             )
         gpu = fault.status.gpu or fault.spec.gpu_name or ""
-        found, known = faults.find_fault(world, fault), world.gpus.get(gpu)
+        fault_view, gpu_object = faults.find_fault(world, fault), world.gpus.get(gpu)
         changes: tuple[timeline.Entry, ...] = ()
-        if known is not None:
-            changes = timeline.health_changes(self._events(), known, fault.meta.created)
+        if gpu_object is not None:
+            changes = timeline.health_changes(self._events(), gpu_object, fault.meta.created)
         values: dict[str, Any] = {
             "changes": changes,
             "hit": tuple({(e.namespace, e.name): e for e in changes if e.kind == "Pod"}),
-            "healthy_since": faults.healthy_since(known, fault.meta.created) if known else "",
+            "healthy_since": faults.healthy_since(gpu_object, fault.meta.created)
+            if gpu_object
+            else "",
             "first_step": impact.REMEDIES.get(fault.spec.xid or 0, ""),
         }
-        if known is not None and found.is_behind:
-            holders = impact.holders_of(known, found.slice)
-            remedies = impact.remedies_of(known, found.slice)
+        if gpu_object is not None and fault_view.is_behind:
+            holders = impact.holders_of(gpu_object, fault_view.slice)
+            remedies = impact.remedies_of(gpu_object, fault_view.slice)
         else:
-            known, holders, remedies = None, (), ()
+            gpu_object, holders, remedies = None, (), ()
         values |= {
             "fault": fault,
-            "found": found,
-            "sick_gpu": known,
+            "found": fault_view,
+            "sick_gpu": gpu_object,
             "affected": holders,
             "remedies": remedies,
             "manifest": faults.write_manifest(fault),

@@ -118,7 +118,7 @@ class Frame:
         return self.missing_of(("Event",))
 
     def not_found(
-        self, request: Request, what: str, kinds: Iterable[str], kind: str = "", key: str = ""
+        self, request: Request, subject: str, kinds: Iterable[str], kind: str = "", key: str = ""
     ) -> Response:
         """Report that an object does not exist, unless kinds are not known yet.
 
@@ -127,7 +127,7 @@ class Frame:
         missing = self.missing_of(kinds)
         live = "Connection" if missing else ""
         status = 503 if missing else 404
-        values: dict[str, Any] = {"what": what, "missing": missing}
+        values: dict[str, Any] = {"what": subject, "missing": missing}
         values["since"] = self.model.departures.find(kind, key)
         values["lists"] = _LISTS.get(kind, _FLEET)
         return self.page(request, "notices/missing.html", "Not found", live, status, **values)

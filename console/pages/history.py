@@ -51,36 +51,36 @@ class HistoryPages:
             request,
             name,
             gpu.spec.node_name,
-            lambda now: history.of_gpu_and_slices(self._live.exporters.history, gpu, now),
+            lambda now_s: history.of_gpu_and_slices(self._live.exporters.history, gpu, now_s),
         )
 
     async def show_slice(self, request: Request) -> Response:
         """Show a slice."""
         uuid = request.path_params["uuid"]
-        found = details.find_slice(self._frame.model.world(), uuid)
-        if found is None:
+        found_slice = details.find_slice(self._frame.model.world(), uuid)
+        if found_slice is None:
             return self._frame.not_found(request, f"slice {uuid}", needs.GPU, SLICE, uuid)
         return await self._show(
             request,
             uuid,
-            found.gpu.spec.node_name,
-            lambda now: history.of_slices(self._live.exporters.history, [found], now),
+            found_slice.gpu.spec.node_name,
+            lambda now_s: history.of_slices(self._live.exporters.history, [found_slice], now_s),
         )
 
     async def show_pod(self, request: Request) -> Response:
         """Show the slices that a pod holds."""
         namespace, name = request.path_params["namespace"], request.path_params["name"]
-        held = details.slices_of(self._frame.model.world(), namespace, name)
-        if not held:
-            what = f"pod {namespace}/{name} with a slice"
-            return self._frame.not_found(request, what, needs.GPU, "Pod", f"{namespace}/{name}")
+        held_slices = details.slices_of(self._frame.model.world(), namespace, name)
+        if not held_slices:
+            subject = f"pod {namespace}/{name} with a slice"
+            return self._frame.not_found(request, subject, needs.GPU, "Pod", f"{namespace}/{name}")
         record = self._frame.model.pods.get(f"{namespace}/{name}")
 
-        def find(now: float) -> Sequence[Device]:
+        def find(now_s: float) -> Sequence[Device]:
             age_s = history.age_of(record, datetime.datetime.now(datetime.UTC))
-            return history.of_slices(self._live.exporters.history, held, now, age_s)
+            return history.of_slices(self._live.exporters.history, held_slices, now_s, age_s)
 
-        node = held[0].gpu.spec.node_name  # a pod is on one node
+        node = held_slices[0].gpu.spec.node_name  # a pod is on one node
         return await self._show(request, f"{namespace}/{name}", node, find)
 
     async def _show(

@@ -21,21 +21,21 @@ class InferenceTables:
         self._inference = Inference(exporters.proxy)
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def values(self, wanted: Callable[[PodRecord], bool]) -> dict[str, Any]:
+    async def values(self, is_wanted: Callable[[PodRecord], bool]) -> dict[str, Any]:
         """Return the table of the pods that are wanted, with what a template needs."""
         missing = self._frame.missing_of(needs.INFERENCE)
         model = self._frame.model
-        pods = inference.find_pods(model.world(), model.pods.values(), wanted)
-        shown = pods[: inference.SHOWN]
-        nodes = sorted({node for pod in shown for node in pod.nodes})[:MOST_NODES]
+        pods = inference.find_pods(model.world(), model.pods.values(), is_wanted)
+        shown_pods = pods[: inference.SHOWN]
+        nodes = sorted({node for pod in shown_pods for node in pod.nodes})[:MOST_NODES]
         busy: dict[str, list[float]] = {}
-        reading = self._inference.refresh(pod.target for pod in shown)
+        reading = self._inference.refresh(pod.target for pod in shown_pods)
         await asyncio.gather(reading, self._read_exporters(nodes, busy))
         return {
-            "inference": inference.make_rows(shown, self._inference.history, busy),
-            "more_pods": len(pods) - len(shown),
+            "inference": inference.make_rows(shown_pods, self._inference.history, busy),
+            "more_pods": len(pods) - len(shown_pods),
             "unknown_pods": missing,
-            "again": AGAIN_S if shown else 0,
+            "again": AGAIN_S if shown_pods else 0,
         }
 
     async def read_activity(self, nodes: Iterable[str]) -> dict[str, list[float]]:
@@ -46,7 +46,7 @@ class InferenceTables:
 
     async def _read_exporters(self, nodes: Iterable[str], busy: dict[str, list[float]]) -> None:
         """Add the activity of engines; a page does not wait for an exporter that is slow."""
-        await self._within(asyncio.create_task(self._read_exporter(one, busy)) for one in nodes)
+        await self._within(asyncio.create_task(self._read_exporter(node, busy)) for node in nodes)
 
     async def _read_exporter(self, node: str, busy: dict[str, list[float]]) -> None:
         scrape = await self._exporters.scrape(node)

@@ -28,10 +28,10 @@ class ListPages:
         """List the pods that hold or request devices."""
         text, space = _search(request)
         model = self._frame.model
-        rows, more = await self._frame.compute(
+        rows, hidden_count = await self._frame.compute(
             pods.list_pods, model, frozenset(model.pods), space, text.strip()
         )
-        values = {"rows": rows, "more": more, "text": text, "namespace": space}
+        values = {"rows": rows, "more": hidden_count, "text": text, "namespace": space}
         values["missing"] = self._frame.missing_of(needs.INFERENCE)
         return self._frame.page(request, "lists/pods.html", "Pods", _LIVE, **values)
 
@@ -40,16 +40,18 @@ class ListPages:
         text, space = _search(request)
         world = self._frame.model.world()
         profile = request.query_params.get("profile", "")[:LONGEST_NAME].strip()
-        found, more = await self._frame.compute(places.find_slices, world, text, space, profile)
-        values = {"slices": found, "more": more, "text": text, "namespace": space}
+        slices, hidden_count = await self._frame.compute(
+            places.find_slices, world, text, space, profile
+        )
+        values = {"slices": slices, "more": hidden_count, "text": text, "namespace": space}
         values |= {"profile": profile, "room": None}
         if profile:
             found_room = await self._frame.compute(room.find_room, self._frame.survey(), profile)
             if found_room.known:
-                known = ", ".join(found_room.known)
+                known_profiles = ", ".join(found_room.known)
                 raise BadQuery(
                     f"profile: “{profile}” is not valid; no board of the cluster has it: known are:"
-                    f" {known}"
+                    f" {known_profiles}"
                 )
             values["room"] = found_room
         values["missing"] = self._frame.missing_of(needs.GPU)

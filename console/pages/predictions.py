@@ -27,26 +27,26 @@ class PredictionPages:
         if operation is None:
             return self._frame.not_found(request, f"operation {name[:40]}", ())
         query = request.query_params
-        given = {key: value[:64] for key, value in query.items()}
-        status, problem, found = 200, "", None
+        form = {key: value[:64] for key, value in query.items()}
+        status, problem, answer = 200, "", None
         boards = query.getlist("board")[:64]
         try:
             chosen = performance.read_boards(boards)
-            values = performance.read_values(operation, given)
+            values = performance.read_values(operation, form)
             if query:
-                found = await self._frame.predict(performance.answer, name, chosen, values)
-                problem = found.problem
+                answer = await self._frame.predict(performance.answer, name, chosen, values)
+                problem = answer.problem
                 status = 422 if problem else 200
         except performance.FormError as err:
             chosen, problem, status = tuple(boards), str(err), 422
-        fields = [(one, given.get(one.name, one.default)) for one in operation.fields]
+        fields = [(field, form.get(field.name, field.default)) for field in operation.fields]
         page_values = {
             "operation": operation,
             "operations": performance.OPERATIONS.values(),
             "fields": fields,
             "boards": BOARDS,
             "chosen": chosen,
-            "found": found,
+            "found": answer,
             "problem": problem,
             "most_boards": performance.MOST_BOARDS,
         }

@@ -107,13 +107,13 @@ def check(parameters: Mapping[str, Parameter], request: Request) -> None:
     Raises:
         BadQuery: a parameter is unknown or repeated, or has an unknown value.
     """
-    given = request.query_params
-    for name in given:
+    query = request.query_params
+    for name in query:
         parameter = parameters.get(name)
         if parameter is None:
-            known = f"known are: {', '.join(parameters)}" if parameters else "the page has none"
-            raise BadQuery(f"parameter {_quote(name)} is unknown; {known}")
-        values = given.getlist(name)
+            hint = f"known are: {', '.join(parameters)}" if parameters else "the page has none"
+            raise BadQuery(f"parameter {_quote(name)} is unknown; {hint}")
+        values = query.getlist(name)
         if len(values) > 1 and not parameter.repeats:
             raise BadQuery(f"parameter {_quote(name)} is given {len(values)} times")
         for value in values:

@@ -41,8 +41,8 @@ class RdmaPages:
         space = request.query_params.get("namespace", "")
         first = queries.number(request.query_params.get("first", "")) or 0
         missing = self._frame.missing_of(needs.RDMA)
-        found = reach.matrix(self._model.fabric, space, first) if not missing else reach.EMPTY
-        values = {"matrix": found, "namespace": space, "first": first, "letters": reach.LEGEND}
+        matrix = reach.matrix(self._model.fabric, space, first) if not missing else reach.EMPTY
+        values = {"matrix": matrix, "namespace": space, "first": first, "letters": reach.LEGEND}
         values["missing"] = missing
         problems = [p for p in self._model.fabric.policies.values() if p.problem]
         names = sorted(self._model.fabric.policies)
@@ -55,25 +55,25 @@ class RdmaPages:
         source = request.query_params.get("from", "")
         destination = request.query_params.get("to", "")
         problem = ""
-        found: tuple[Explanation, ...] = ()
+        explanations: tuple[Explanation, ...] = ()
         missing = self._frame.missing_of(needs.RDMA)
         try:
             if not missing:
-                found = tuple(reach.explain_pair(self._model.fabric, source, destination))
+                explanations = tuple(reach.explain_pair(self._model.fabric, source, destination))
         except QuestionError as err:
             problem = str(err)
         values: dict[str, Any] = {"source": source, "destination": destination}
         values["missing"] = missing
         fabric = self._model.fabric
-        values["policies"] = enforcement.states_behind(fabric, *found)
-        names = [one.name for one in values["policies"]]
+        values["policies"] = enforcement.states_behind(fabric, *explanations)
+        names = [policy.name for policy in values["policies"]]
         values["layers"] = enforcement.find_second_layers(fabric, names)
         values["removed"] = memory_access.removed_by(fabric, names)
         values["states_of"] = partial(enforcement.states_behind, fabric)
         values |= {"verdict_of": verdict_of, "write_lines": write_lines}
         title = f"{shorten(source, 36)} → {shorten(destination, 36)}: RDMA"
         return self._frame.page(
-            request, "rdma_pair.html", title, _LIVE, found=found, problem=problem, **values
+            request, "rdma_pair.html", title, _LIVE, found=explanations, problem=problem, **values
         )
 
     async def show_what_if(self, request: Request) -> Response:
@@ -81,7 +81,7 @@ class RdmaPages:
 
         A link can name a policy or a network of the cluster, to be edited.
         """
-        text, problem, found, status = "", "", None, 200
+        text, problem, outcome, status = "", "", None, 200
         query, fabric = request.query_params, self._model.fabric
         space = query.get("namespace", "")[:LONGEST_NAME]
         first = queries.number(query.get("first", "")) or 0
@@ -89,17 +89,19 @@ class RdmaPages:
         if request.method == "POST":
             try:
                 text = await read_form(request)
-                now = fabric.copy()
-                proposal = await asyncio.to_thread(what_if.read, text, now)
+                fabric_copy = fabric.copy()
+                proposal = await asyncio.to_thread(what_if.read, text, fabric_copy)
                 if not missing:
-                    found = await self._frame.predict(what_if.evaluate, now, proposal, space, first)
+                    outcome = await self._frame.predict(
+                        what_if.evaluate, fabric_copy, proposal, space, first
+                    )
             except ManifestError as err:
                 problem, status = str(err), 422
         elif chosen := query.get("object", ""):
             text = what_if.write_object(fabric, chosen)
             if not text:
                 return self._frame.not_found(request, chosen, needs.RDMA)
-        values: dict[str, Any] = {"text": text, "problem": problem, "found": found}
+        values: dict[str, Any] = {"text": text, "problem": problem, "found": outcome}
         values |= {"namespace": space, "first": first, "objects": what_if.list_objects(fabric)}
         values["missing"] = missing
         return self._frame.page(request, "what_if.html", "RDMA what-if", "", status, **values)

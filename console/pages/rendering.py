@@ -30,7 +30,7 @@ def environment() -> Environment:
     """Return the environment of all templates, which compiles each once per process; an unknown
     name in one is an error.
     """
-    made = Environment(
+    jinja_environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         finalize=replace_direction_marks,
@@ -39,7 +39,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals |= {
+    jinja_environment.globals |= {
         "svg": pixels,
         "gpu_drawing": _draw_gpu,
         "path_drawing": _draw_path,
@@ -60,7 +60,7 @@ def environment() -> Environment:
         "is_rolled_back": rollout.is_rolled_back,
         "is_lost": faults.is_lost,
     }
-    made.filters |= {
+    jinja_environment.filters |= {
         "short": shorten,
         "segment": quote_segment,
         "gib": format_size,
@@ -70,7 +70,7 @@ def environment() -> Environment:
         "place": places.describe_place,
         "health": faults.describe_health,
     }
-    return made
+    return jinja_environment
 
 
 def _draw_path(answer: Explanation, is_narrow: bool) -> Element:
@@ -112,9 +112,9 @@ def replace_direction_marks(value: Any) -> Any:
     return value
 
 
-def shorten(text: str, most: int = _SHORT) -> str:
-    """Return a text that is at most ``most`` characters long; its middle is left out."""
-    return elements.shorten(text, most)
+def shorten(text: str, most_characters: int = _SHORT) -> str:
+    """Return a text that is at most ``most_characters`` characters long; its middle is left out."""
+    return elements.shorten(text, most_characters)
 
 
 def format_time(text: str) -> str:

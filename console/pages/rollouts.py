@@ -52,28 +52,43 @@ class RolloutPages:
         missing.
         """
         missing = self._frame.missing_of(needs.LAYOUT)
-        found = None if missing else rollout.find_rollout(self._frame.model.world(), gpu)
-        if found is not None and found.phase is Phase.PENDING and not found.message:
-            found = rollout.find_explained(await self.find(), found)
-        return {"rollout": found, "now": _now()}
+        gpu_rollout = None if missing else rollout.find_rollout(self._frame.model.world(), gpu)
+        if (
+            gpu_rollout is not None
+            and gpu_rollout.phase is Phase.PENDING
+            and not gpu_rollout.message
+        ):
+            gpu_rollout = rollout.find_explained(await self.find(), gpu_rollout)
+        return {"rollout": gpu_rollout, "now": _now()}
 
     async def show_rollouts(self, request: Request) -> Response:
         """List the layouts with the progress of their rollouts."""
         text = request.query_params.get("layout", "")[:_LONGEST_TEXT]
-        found = [one for one in await self.find() if text in one.layout.name]
-        values = {"rollouts": found[:SHOWN], "more": max(len(found) - SHOWN, 0), "text": text}
+        rollouts = [
+            layout_rollout
+            for layout_rollout in await self.find()
+            if text in layout_rollout.layout.name
+        ]
+        values = {"rollouts": rollouts[:SHOWN], "more": max(len(rollouts) - SHOWN, 0), "text": text}
         values |= {"now": _now(), "missing": self._frame.missing_of(needs.LAYOUT)}
         return self._frame.page(request, "rollouts.html", "Rollout", _LIVE, **values)
 
     async def show_rollout(self, request: Request) -> Response:
         """Show one layout's rollout with every GPU that is not done."""
         name = request.path_params["name"]
-        found = next((one for one in await self.find() if one.layout.name == name), None)
-        if found is None:
+        layout_rollout = next(
+            (
+                listed_rollout
+                for listed_rollout in await self.find()
+                if listed_rollout.layout.name == name
+            ),
+            None,
+        )
+        if layout_rollout is None:
             return self._frame.not_found(
                 request, f"MIGLayout {name}", needs.LAYOUT, "MIGLayout", name
             )
-        values = {"one": found, "now": _now(), "events": self._entries("MIGLayout", name)}
+        values = {"one": layout_rollout, "now": _now(), "events": self._entries("MIGLayout", name)}
         return self._frame.page(request, "rollout.html", f"Rollout of {name}", _LIVE, **values)
 
 

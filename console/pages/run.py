@@ -47,8 +47,12 @@ class RunPages:
 
     async def follow(self, request: Request) -> Response:
         """Report changes until the viewer disconnects."""
-        after = request.query_params.get("after", "")
-        version = int(after) if after.isascii() and after.isdecimal() and len(after) < 16 else 0
+        version_text = request.query_params.get("after", "")
+        version = (
+            int(version_text)
+            if version_text.isascii() and version_text.isdecimal() and len(version_text) < 16
+            else 0
+        )
         events = stream.follow(self._model, version, lambda: self.is_over)
         return StreamingResponse(events, media_type="text/event-stream")
 

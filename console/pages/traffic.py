@@ -25,19 +25,19 @@ class LiveTraffic:
 
     async def read(self, nodes: list[str]) -> list[NodeReadings]:
         """Read the exporters of some nodes, and return their last minutes."""
-        found = []
+        readings = []
         for node in nodes[:MOST_NODES]:
             scrape = await self.exporters.scrape(node)
-            found.append(await self._frame.compute(self._history.add, node, scrape))
-        return found
+            readings.append(await self._frame.compute(self._history.add, node, scrape))
+        return readings
 
     async def read_one(self, node: str) -> NodeReadings:
         """Read one node's exporter; a page does not wait for one that is slow."""
         task = asyncio.create_task(self.read([node]))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        done, _ = await asyncio.wait([task], timeout=WITHIN_S)
-        if not done:
+        ended_tasks, _ = await asyncio.wait([task], timeout=WITHIN_S)
+        if not ended_tasks:
             return NodeReadings(node, problem=f"no answer of the exporter within {WITHIN_S:g} s")
         return task.result()[0]
 
@@ -46,11 +46,17 @@ class LiveTraffic:
         space = request.query_params.get("namespace", "")[:253]
         first = queries.number(request.query_params.get("first", "")) or 0
         nodes = traffic.nodes_of(self._frame.model.fabric, space, first)
-        found = traffic.view(await self.read(nodes), space, max(len(nodes) - MOST_NODES, 0))
-        values: dict[str, Any] = {"found": found, "namespace": space, "rate": traffic.format_rate}
+        node_traffic = traffic.view(await self.read(nodes), space, max(len(nodes) - MOST_NODES, 0))
+        values: dict[str, Any] = {
+            "found": node_traffic,
+            "namespace": space,
+            "rate": traffic.format_rate,
+        }
         values |= {"again": AGAIN_S, "missing": self._frame.missing_of(needs.RDMA)}
         events = traffic.denials_among(self._frame.model.events.all())
-        values["denied_at"] = {row: traffic.last_denied(events, row) for row in found.denials}
+        values["denied_at"] = {
+            row: traffic.last_denied(events, row) for row in node_traffic.denials
+        }
         live = "Connection"
         title = "RDMA traffic and denials"
         return self._frame.page(request, "rdma_traffic.html", title, live, **values)

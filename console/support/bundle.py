@@ -28,39 +28,42 @@ class Logs(Protocol):
         """Return the last lines of a log. Raises KubeError."""
 
 
-async def collect(found: Installation, logs: Logs) -> Mapping[str, str]:
+async def collect(installation: Installation, logs: Logs) -> Mapping[str, str]:
     """Return the files by name, without secrets and without the names of foreign objects."""
-    names = Pseudonyms(found.namespace)
-    names.add_namespaces(name_of(one) for one in found.namespaces)
-    for namespace, name in _tenants(found):
+    names = Pseudonyms(installation.namespace)
+    names.add_namespaces(name_of(space) for space in installation.namespaces)
+    for namespace, name in _tenants(installation):
         names.add_namespaces([namespace])
         names.add_names([name])
     names.add_namespaces(
-        str(metadata(one).get("namespace") or "") for one in found.rdma.get(POLICY_KIND, ())
+        str(metadata(policy).get("namespace") or "")
+        for policy in installation.rdma.get(POLICY_KIND, ())
     )
-    names.add_namespaces(events.namespaces_of(found.events))
-    names.keep_addresses(_own_addresses(found))
+    names.add_namespaces(events.namespaces_of(installation.events))
+    names.keep_addresses(_own_addresses(installation))
     documents: dict[str, Any] = {
-        f"{_plural(kind)}.json": _pruned(found, kind) for kind in (*OWN_KINDS, "Node")
+        f"{_plural(kind)}.json": _pruned(installation, kind) for kind in (*OWN_KINDS, "Node")
     }
-    policies = rdma.number_policies(found.rdma.get(POLICY_KIND, ()), found.namespace)
-    documents |= _rdma_documents(found, policies)
-    documents["pods.json"] = [pruning.prune_pod(one) for one in found.pods]
-    workloads = ((found.operator,) if found.operator else ()) + tuple(found.daemon_sets)
-    documents["workloads.json"] = [pruning.prune_workload(one) for one in workloads]
-    documents["doctor.json"] = findings.to_document(checks.check_all(found))
+    policies = rdma.number_policies(installation.rdma.get(POLICY_KIND, ()), installation.namespace)
+    documents |= _rdma_documents(installation, policies)
+    documents["pods.json"] = [pruning.prune_pod(pod) for pod in installation.pods]
+    workloads = ((installation.operator,) if installation.operator else ()) + tuple(
+        installation.daemon_sets
+    )
+    documents["workloads.json"] = [pruning.prune_workload(workload) for workload in workloads]
+    documents["doctor.json"] = findings.to_document(checks.check_all(installation))
     files: dict[str, str] = {}
-    unread = {**found.problems, **found.unread}
+    unread = {**installation.problems, **installation.unread}
     problems = [f"{kind}: {text}\n" for kind, text in unread.items()]
-    if found.absence:
-        problems.append(f"no pods, workloads and logs: {found.absence}\n")
-    problems += await _read_logs(found.pods, logs, files)
+    if installation.absence:
+        problems.append(f"no pods, workloads and logs: {installation.absence}\n")
+    problems += await _read_logs(installation.pods, logs, files)
     files["errors.txt"] = "".join(problems) or "none\n"
     files = {name: _cut(text) for name, text in files.items()}
     texts = {f"cluster/{name}": names.clean(text) for name, text in files.items()}
     return texts | {
-        f"cluster/{name}": json.dumps(names.clean_document(one), indent=2, default=str) + "\n"
-        for name, one in documents.items()
+        f"cluster/{name}": json.dumps(names.clean_document(document), indent=2, default=str) + "\n"
+        for name, document in documents.items()
     }
 
 
@@ -96,36 +99,38 @@ def _cut(text: str) -> str:
     """Return the end of a long text, from the start of a line, so that redaction takes seconds."""
     if len(text) <= _CHARACTERS:
         return text
-    _, _, rest = text[-_CHARACTERS:].partition("\n")  # a part of a line could be half a secret
-    return f"[the beginning was removed]\n{rest}"
+    _, _, tail = text[-_CHARACTERS:].partition("\n")  # a part of a line could be half a secret
+    return f"[the beginning was removed]\n{tail}"
 
 
 def _is_ready(pod: Document) -> bool:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return all(one.get("ready") and not one.get("restartCount") for one in statuses)
+    return all(status.get("ready") and not status.get("restartCount") for status in statuses)
 
 
-def _rdma_documents(found: Installation, policies: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+def _rdma_documents(
+    installation: Installation, policies: Mapping[tuple[str, str], str]
+) -> dict[str, Any]:
     """Return the RDMA objects, and the events about these and about Tessera's other objects."""
-    of = {kind: found.rdma.get(kind, []) for kind in RDMA_KINDS}
+    of = {kind: installation.rdma.get(kind, []) for kind in RDMA_KINDS}
     pruned = {
-        NETWORK_KIND: [rdma.prune_network(one) for one in of[NETWORK_KIND]],
+        NETWORK_KIND: [rdma.prune_network(network) for network in of[NETWORK_KIND]],
         POLICY_KIND: [
-            rdma.prune_policy(one, policies[rdma.key_of(one)]) for one in of[POLICY_KIND]
+            rdma.prune_policy(policy, policies[rdma.key_of(policy)]) for policy in of[POLICY_KIND]
         ],
-        "RDMANodeTables": [rdma.prune_tables(one) for one in of["RDMANodeTables"]],
+        "RDMANodeTables": [rdma.prune_tables(table) for table in of["RDMANodeTables"]],
     }
     documents: dict[str, Any] = {f"{_plural(kind)}.json": pruned[kind] for kind in RDMA_KINDS}
     documents["events.json"] = {
-        "events": events.prune_events(found.events, policies, found.namespace),
-        "refusedPackets": events.count_denials(found.events),
+        "events": events.prune_events(installation.events, policies, installation.namespace),
+        "refusedPackets": events.count_denials(installation.events),
     }
     return documents
 
 
-def _pruned(found: Installation, kind: str) -> list[Document]:
+def _pruned(installation: Installation, kind: str) -> list[Document]:
     prune = pruning.prune_node if kind == "Node" else pruning.prune_own
-    return [prune({"kind": kind, **one}) for one in found.objects[kind]]
+    return [prune({"kind": kind, **document}) for document in installation.objects[kind]]
 
 
 def _plural(kind: str) -> str:
@@ -136,31 +141,31 @@ def _plural(kind: str) -> str:
     return name if name.endswith("s") else f"{name}s"
 
 
-def _own_addresses(found: Installation) -> Iterator[str]:
+def _own_addresses(installation: Installation) -> Iterator[str]:
     """Yield the addresses of nodes and of Tessera's own pods."""
-    for node in found.objects["Node"]:
-        for one in (node.get("status") or {}).get("addresses") or ():
-            yield str(one.get("address") or "")
-    for pod in found.pods:
+    for node in installation.objects["Node"]:
+        for address in (node.get("status") or {}).get("addresses") or ():
+            yield str(address.get("address") or "")
+    for pod in installation.pods:
         status = pod.get("status") or {}
-        yield from (str(one.get("ip") or "") for one in status.get("podIPs") or ())
+        yield from (str(pod_ip.get("ip") or "") for pod_ip in status.get("podIPs") or ())
         yield str(status.get("podIP") or "")
 
 
-def _tenants(found: Installation) -> Iterator[tuple[str, str]]:
+def _tenants(installation: Installation) -> Iterator[tuple[str, str]]:
     """Yield namespace and name of every holder and claim that the GPUs' status names."""
-    for gpu in found.objects["GPU"]:
+    for gpu in installation.objects["GPU"]:
         yield from _holders(gpu.get("status") or {})
 
 
 def _holders(value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
-        for key, one in value.items():
-            if key in pruning.FOREIGN and not isinstance(one, str):
-                for holder in one if isinstance(one, list) else [one]:
+        for key, content in value.items():
+            if key in pruning.FOREIGN and not isinstance(content, str):
+                for holder in content if isinstance(content, list) else [content]:
                     yield str(holder.get("namespace") or ""), str(holder.get("name") or "")
             else:
-                yield from _holders(one)
+                yield from _holders(content)
     elif isinstance(value, list):
-        for one in value:
-            yield from _holders(one)
+        for element in value:
+            yield from _holders(element)

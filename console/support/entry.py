@@ -50,11 +50,11 @@ async def collect_cluster(
         ConfigError: there is no connection, or a namespace is given that has no operator.
     """
     async with connect(kubeconfig, context) as (source, logs):
-        found = await installation.read(source, namespace)
-        if namespace and found.absence:
-            raise errors.ConfigError(found.absence)
-        await installation.read_rdma(source, found, events.SELECTIONS)
-        return await bundle.collect(found, logs)
+        cluster_installation = await installation.read(source, namespace)
+        if namespace and cluster_installation.absence:
+            raise errors.ConfigError(cluster_installation.absence)
+        await installation.read_rdma(source, cluster_installation, events.SELECTIONS)
+        return await bundle.collect(cluster_installation, logs)
 
 
 @contextlib.asynccontextmanager

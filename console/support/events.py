@@ -20,7 +20,7 @@ MOST: Final = 2000  # the latest
 SELECTIONS: Final = (
     *(Chosen(namespace=SHARED, fields=f"involvedObject.kind={kind}") for kind in CLUSTER_SCOPED),
     Chosen(fields=f"involvedObject.kind={POLICY_KIND}"),
-    *(Chosen(fields=f"reason={one}") for one in OF_PODS),
+    *(Chosen(fields=f"reason={reason}") for reason in OF_PODS),
 )
 """What the API server is requested for: by far most events of a cluster concern other objects."""
 
@@ -29,9 +29,13 @@ def prune_events(
     events: Iterable[Document], policies: Mapping[tuple[str, str], str], own: str
 ) -> list[Document]:
     """Return the latest events; ``policies`` are the names that policies have in the bundle."""
-    found = [one for event in events if (one := _prune(event, policies, own)) is not None]
-    found.sort(key=lambda one: str(one["lastTimestamp"]), reverse=True)
-    return found[:MOST]
+    pruned_events = [
+        pruned_event
+        for event in events
+        if (pruned_event := _prune(event, policies, own)) is not None
+    ]
+    pruned_events.sort(key=lambda pruned_event: str(pruned_event["lastTimestamp"]), reverse=True)
+    return pruned_events[:MOST]
 
 
 def count_denials(events: Iterable[Document]) -> Mapping[str, int]:
@@ -75,9 +79,9 @@ def _prune(event: Document, policies: Mapping[tuple[str, str], str], own: str) -
     }
 
 
-def _known(text: object, known: Collection[str]) -> str:
+def _known(text: object, known_words: Collection[str]) -> str:
     """Return a word that Tessera writes; any user can write others."""
-    return str(text) if text in known else "not shown"
+    return str(text) if text in known_words else "not shown"
 
 
 def _about(event: Document) -> Mapping[str, Any]:
@@ -86,8 +90,10 @@ def _about(event: Document) -> Mapping[str, Any]:
 
 def _last(event: Document) -> str:
     series = event.get("series") or {}
-    seen = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
-    return str(seen or metadata(event).get("creationTimestamp") or "")
+    last_time = (
+        series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    )
+    return str(last_time or metadata(event).get("creationTimestamp") or "")
 
 
 def _count(event: Document) -> int:

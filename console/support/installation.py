@@ -74,51 +74,55 @@ async def read(source: Source, namespace: str = "") -> Installation:
     Any user can label a Deployment as the operator is. So pods are read only if one Deployment
     has these labels, in ``namespace`` if that is not empty.
     """
-    found = Installation()
+    installation = Installation()
     kinds = (*OWN_KINDS, "Node", "Namespace", "DaemonSet", "Deployment")
     chosen = {"Deployment": Chosen(labels=OPERATOR), "DaemonSet": Chosen(labels=POOL_LABEL)}
     lists = await asyncio.gather(
-        *(_list(source, kind, chosen.get(kind, Chosen()), found.problems) for kind in kinds)
+        *(_list(source, kind, chosen.get(kind, Chosen()), installation.problems) for kind in kinds)
     )
-    found.objects = dict(zip(kinds, lists, strict=True))
-    found.namespaces = found.objects.pop("Namespace")
+    installation.objects = dict(zip(kinds, lists, strict=True))
+    installation.namespaces = installation.objects.pop("Namespace")
     operators = [
-        one
-        for one in found.objects.pop("Deployment")
-        if labels(one).get(_CHART, "").startswith(_CHART_NAME)
+        deployment
+        for deployment in installation.objects.pop("Deployment")
+        if labels(deployment).get(_CHART, "").startswith(_CHART_NAME)
     ]
-    found.operators = [
-        one for one in operators if namespace in ("", metadata(one).get("namespace"))
+    installation.operators = [
+        deployment
+        for deployment in operators
+        if namespace in ("", metadata(deployment).get("namespace"))
     ]
-    spaces = {str(metadata(one).get("namespace") or "") for one in operators}
-    found.chosen, found.elsewhere = namespace, tuple(sorted(spaces - {namespace}))
-    found.daemon_sets = [
-        one
-        for one in found.objects.pop("DaemonSet")
-        if metadata(one).get("namespace") == found.namespace
+    spaces = {str(metadata(deployment).get("namespace") or "") for deployment in operators}
+    installation.chosen, installation.elsewhere = namespace, tuple(sorted(spaces - {namespace}))
+    installation.daemon_sets = [
+        daemon_set
+        for daemon_set in installation.objects.pop("DaemonSet")
+        if metadata(daemon_set).get("namespace") == installation.namespace
     ]
-    if len(found.operators) > 1:
-        found.problems["Pod"] = (
-            f"pods and logs are left out: {len(found.operators)} Deployments have the operator's"
-            " labels; --namespace NAME chooses the one in a namespace"
+    if len(installation.operators) > 1:
+        installation.problems["Pod"] = (
+            f"pods and logs are left out: {len(installation.operators)} Deployments have the"
+            " operator's labels; --namespace NAME chooses the one in a namespace"
         )
-    if found.operator:
-        pods = await _list(source, "Pod", Chosen(namespace=found.namespace), found.problems)
-        found.pods = [one for one in pods if _is_own(one, found.operator)]
-    return found
+    if installation.operator:
+        pods = await _list(
+            source, "Pod", Chosen(namespace=installation.namespace), installation.problems
+        )
+        installation.pods = [pod for pod in pods if _is_own(pod, installation.operator)]
+    return installation
 
 
-async def read_rdma(source: Source, found: Installation, chosen: Iterable[Chosen]) -> None:
+async def read_rdma(source: Source, installation: Installation, chosen: Iterable[Chosen]) -> None:
     """Add the RDMA objects, and the events that ``chosen`` selects."""
     lists = await asyncio.gather(
-        *(_list(source, kind, Chosen(), found.unread) for kind in RDMA_KINDS)
+        *(_list(source, kind, Chosen(), installation.unread) for kind in RDMA_KINDS)
     )
-    found.rdma = dict(zip(RDMA_KINDS, lists, strict=True))
+    installation.rdma = dict(zip(RDMA_KINDS, lists, strict=True))
     events: dict[str, Document] = {}
-    for one in chosen:  # two selections can have the same event
-        for event in await _list(source, "Event", one, found.unread):
+    for selection in chosen:  # two selections can have the same event
+        for event in await _list(source, "Event", selection, installation.unread):
             events[f"{metadata(event).get('namespace')}/{name_of(event)}"] = event
-    found.events = list(events.values())
+    installation.events = list(events.values())
 
 
 def metadata(document: Document) -> Mapping[str, Any]:
@@ -167,6 +171,6 @@ async def _list(
 
 def _is_own(pod: Document, operator: Document) -> bool:
     """Return whether a pod is of the chart's release, or of the operator's DaemonSets."""
-    own, other = labels(operator), labels(pod)
-    of_release = all(own.get(key) == other.get(key) for key in (_INSTANCE, _NAME))
-    return of_release or POOL_LABEL in other
+    own, pod_labels = labels(operator), labels(pod)
+    of_release = all(own.get(key) == pod_labels.get(key) for key in (_INSTANCE, _NAME))
+    return of_release or POOL_LABEL in pod_labels

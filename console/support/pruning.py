@@ -39,13 +39,13 @@ def prune_node(node: Document) -> Document:
         "kind": "Node",
         "metadata": prune_metadata(node),
         "taints": [
-            {key: one.get(key) for key in ("key", "effect")}
-            for one in (node.get("spec") or {}).get("taints") or ()
+            {key: taint.get(key) for key in ("key", "effect")}
+            for taint in (node.get("spec") or {}).get("taints") or ()
         ],
         "capacity": status.get("capacity") or {},
         "allocatable": status.get("allocatable") or {},
         "nodeInfo": {key: info.get(key) for key in _NODE_INFO},
-        "conditions": [dict(one) for one in conditions(node)],
+        "conditions": [dict(condition) for condition in conditions(node)],
     }
 
 
@@ -56,15 +56,18 @@ def prune_pod(pod: Document) -> Document:
         "kind": "Pod",
         "metadata": prune_metadata(pod),
         "nodeName": (pod.get("spec") or {}).get("nodeName", ""),
-        "containers": [_container(one) for one in containers(pod)],
+        "containers": [_container(container) for container in containers(pod)],
         "phase": status.get("phase", ""),
         "reason": status.get("reason", ""),
         "message": status.get("message", ""),
-        "conditions": [dict(one) for one in conditions(pod)],
+        "conditions": [dict(condition) for condition in conditions(pod)],
         "containerStatuses": [
-            {key: one.get(key) for key in ("name", "ready", "restartCount", "state", "lastState")}
+            {
+                key: container_status.get(key)
+                for key in ("name", "ready", "restartCount", "state", "lastState")
+            }
             for key in ("initContainerStatuses", "containerStatuses")
-            for one in status.get(key) or ()
+            for container_status in status.get(key) or ()
         ],
     }
 
@@ -75,20 +78,20 @@ def prune_workload(document: Document) -> Document:
     return {
         "kind": document.get("kind", ""),
         "metadata": prune_metadata(document),
-        "containers": [_container(one) for one in containers(template)],
+        "containers": [_container(container) for container in containers(template)],
         "status": document.get("status") or {},
     }
 
 
 def prune_metadata(document: Document) -> Document:
     """Return what identifies an object, and the labels of Tessera's and of the chart."""
-    found = metadata(document)
+    object_metadata = metadata(document)
     return {
         "name": name_of(document),
-        "namespace": found.get("namespace", ""),
-        "creationTimestamp": found.get("creationTimestamp", ""),
-        "deletionTimestamp": found.get("deletionTimestamp", ""),
-        "generation": found.get("generation", 0),
+        "namespace": object_metadata.get("namespace", ""),
+        "creationTimestamp": object_metadata.get("creationTimestamp", ""),
+        "deletionTimestamp": object_metadata.get("deletionTimestamp", ""),
+        "generation": object_metadata.get("generation", 0),
         "labels": {k: v for k, v in labels(document).items() if k.startswith(_LABELS)},
     }
 
@@ -98,7 +101,7 @@ def _container(container: Mapping[str, Any]) -> Document:
         "name": container.get("name", ""),
         "image": container.get("image", ""),
         "resources": container.get("resources") or {},
-        "variables": [one.get("name", "") for one in container.get("env") or ()],
+        "variables": [variable.get("name", "") for variable in container.get("env") or ()],
     }
 
 
@@ -106,10 +109,10 @@ def _without_holders(value: Any) -> Any:
     """Replace holders and claims, which are tenants' objects, by their number."""
     if isinstance(value, Mapping):
         return {
-            key: _count(one) if key in FOREIGN else _without_holders(one)
-            for key, one in value.items()
+            key: _count(content) if key in FOREIGN else _without_holders(content)
+            for key, content in value.items()
         }
-    return [_without_holders(one) for one in value] if isinstance(value, list) else value
+    return [_without_holders(element) for element in value] if isinstance(value, list) else value
 
 
 def _count(value: Any) -> str:

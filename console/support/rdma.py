@@ -20,9 +20,14 @@ _CONDITION: Final = ("type", "status", "reason", "lastTransitionTime", "observed
 # Conditions and events with these reasons name nodes; others can quote a policy's spec.
 ABOUT_NODES: Final = frozenset(
     (
-        *(Reason.PROGRAMMED.value, Reason.PENDING.value, Reason.NODE_SILENT.value),
-        *(Reason.HCA_UNAVAILABLE.value, Reason.NO_NODES.value, Reason.ENFORCED.value),
-        *(Reason.ENGINE_ONLY.value, Reason.ACCEPTED.value),
+        Reason.PROGRAMMED.value,
+        Reason.PENDING.value,
+        Reason.NODE_SILENT.value,
+        Reason.HCA_UNAVAILABLE.value,
+        Reason.NO_NODES.value,
+        Reason.ENFORCED.value,
+        Reason.ENGINE_ONLY.value,
+        Reason.ACCEPTED.value,
     )
 )
 
@@ -49,8 +54,8 @@ def prune_policy(policy: Document, name: str) -> Document:
         "spec": {
             **_chosen(spec, ("policyTypes", "enforcement")),
             "podSelector": _size(spec.get("podSelector")),
-            "ingress": [_rule(one, "from") for one in _list(spec.get("ingress"))],
-            "egress": [_rule(one, "to") for one in _list(spec.get("egress"))],
+            "ingress": [_rule(rule, "from") for rule in _list(spec.get("ingress"))],
+            "egress": [_rule(rule, "to") for rule in _list(spec.get("egress"))],
         },
         "status": _status(policy, ("observedGeneration", "selectedPods", "nodes", "nodesReady")),
     }
@@ -66,17 +71,17 @@ def prune_network(network: Document) -> Document:
             **_chosen(spec, ("mtu", "qosClasses")),
             "partitions": [
                 {
-                    **_chosen(one, ("name", "pkey")),
+                    **_chosen(partition, ("name", "pkey")),
                     "members": [
                         {
                             **_chosen(member, ("membership",)),
                             "namespaceSelector": _size(member.get("namespaceSelector")),
                             "podSelector": _size(member.get("podSelector")),
                         }
-                        for member in map(_mapping, _list(one.get("members")))
+                        for member in map(_mapping, _list(partition.get("members")))
                     ],
                 }
-                for one in map(_mapping, _list(spec.get("partitions")))
+                for partition in map(_mapping, _list(spec.get("partitions")))
             ],
         },
         "status": _mapping(network.get("status")),
@@ -99,27 +104,29 @@ def prune_tables(tables: Document) -> Document:
 
 def _rule(rule: Any, peers: str) -> Document:
     of = _mapping(rule)
-    found = _chosen(of, _RULE)
+    rule_shape = _chosen(of, _RULE)
     for field in (peers, "ports"):
         if field in of:
-            found[field] = f"{len(_list(of[field]))} not shown"
+            rule_shape[field] = f"{len(_list(of[field]))} not shown"
     if "memory" in of:
         memory = _mapping(of["memory"])
         regions = f"{len(_list(memory.get('regions')))} not shown"
-        found["memory"] = {**_chosen(memory, _MEMORY), "regions": regions}
-    return found
+        rule_shape["memory"] = {**_chosen(memory, _MEMORY), "regions": regions}
+    return rule_shape
 
 
 def _status(policy: Document, fields: Sequence[str]) -> Document:
-    found = _chosen(_mapping(policy.get("status")), fields)
-    found["conditions"] = [
+    status = _chosen(_mapping(policy.get("status")), fields)
+    status["conditions"] = [
         {
-            **_chosen(one, _CONDITION),
-            "message": one.get("message", "") if one.get("reason") in ABOUT_NODES else "not shown",
+            **_chosen(condition, _CONDITION),
+            "message": condition.get("message", "")
+            if condition.get("reason") in ABOUT_NODES
+            else "not shown",
         }
-        for one in conditions(policy)
+        for condition in conditions(policy)
     ]
-    return found
+    return status
 
 
 def _size(selector: Any) -> str | None:

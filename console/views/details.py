@@ -26,27 +26,27 @@ class FoundSlice:
     def claims(self) -> tuple[str, ...]:
         """Return the ResourceClaims that the slice was made for."""
         every = (self.slice, *self.others)
-        named = (one.claim for one in every if isinstance(one, ClaimedSlice))
-        return tuple(f"{one.namespace}/{one.name}" for one in named)
+        named = (gpu_slice.claim for gpu_slice in every if isinstance(gpu_slice, ClaimedSlice))
+        return tuple(f"{claim.namespace}/{claim.name}" for claim in named)
 
     @property
     def holders(self) -> tuple[Holder, ...]:
         """Return the pods that hold the slice, each once."""
-        every = (holder for one in (self.slice, *self.others) for holder in one.holders)
-        return tuple({(one.namespace, one.name): one for one in every}.values())
+        every = (holder for gpu_slice in (self.slice, *self.others) for holder in gpu_slice.holders)
+        return tuple({(holder.namespace, holder.name): holder for holder in every}.values())
 
     @property
     def memory_used_bytes(self) -> int:
         """Return the memory in use, of all claims that share the slice."""
-        return sum(one.memory_used_bytes for one in (self.slice, *self.others))
+        return sum(gpu_slice.memory_used_bytes for gpu_slice in (self.slice, *self.others))
 
     @property
     def memory_bytes(self) -> int:
         """Return the memory of the slice, or of all claims' shares of it."""
-        return sum(one.memory_bytes for one in (self.slice, *self.others))
+        return sum(gpu_slice.memory_bytes for gpu_slice in (self.slice, *self.others))
 
 
-def containers_of(found: FoundSlice, pod: PodRecord | None) -> tuple[str, ...]:
+def containers_of(found_slice: FoundSlice, pod: PodRecord | None) -> tuple[str, ...]:
     """Return the containers of a pod of which one has a slice; empty if that is not known.
 
     A slice that is not offered any more has no resource: it is that of the only container with a
@@ -54,23 +54,27 @@ def containers_of(found: FoundSlice, pod: PodRecord | None) -> tuple[str, ...]:
     """
     if pod is None:
         return ()
-    if isinstance(found.slice, ClaimedSlice):
-        wanted = {f"claim {claim.partition('/')[2]}" for claim in found.claims}
-        names = [name for name, what in pod.containers if what in wanted]
-    elif found.slice.resource:
-        names = [name for name, what in pod.containers if what == found.slice.resource]
+    if isinstance(found_slice.slice, ClaimedSlice):
+        claim_resources = {f"claim {claim.partition('/')[2]}" for claim in found_slice.claims}
+        names = [name for name, resource in pod.containers if resource in claim_resources]
+    elif found_slice.slice.resource:
+        names = [
+            name for name, resource in pod.containers if resource == found_slice.slice.resource
+        ]
     else:
-        names = [name for name, what in pod.containers if what.startswith(f"{GROUP}/")]
+        names = [name for name, resource in pod.containers if resource.startswith(f"{GROUP}/")]
         names = names if len(set(names)) == 1 else []
     return tuple(dict.fromkeys(names))
 
 
-def is_withdrawn_by_layout(found: FoundSlice) -> bool:
+def is_withdrawn_by_layout(found_slice: FoundSlice) -> bool:
     """Return whether the slice is withdrawn because the GPU is to have other slices."""
-    wanted = {one.place for one in found.gpu.spec.instances}
-    one = found.slice
+    requested_places = {instance.place for instance in found_slice.gpu.spec.instances}
+    gpu_slice = found_slice.slice
     return (
-        isinstance(one, Slice) and one.state is SliceState.WITHDRAWING and one.place not in wanted
+        isinstance(gpu_slice, Slice)
+        and gpu_slice.state is SliceState.WITHDRAWING
+        and gpu_slice.place not in requested_places
     )
 
 
@@ -81,15 +85,17 @@ def entries_of(gpu: Gpu) -> tuple[Slice | ClaimedSlice, ...]:
 
 def find_slice(world: World, uuid: str) -> FoundSlice | None:
     """Return the slice with this UUID, or None."""
-    return next((one for one in every_slice(world) if one.slice.uuid == uuid), None)
+    return next(
+        (found_slice for found_slice in every_slice(world) if found_slice.slice.uuid == uuid), None
+    )
 
 
 def slices_of(world: World, namespace: str, name: str) -> list[FoundSlice]:
     """Return the slices that a pod holds."""
     return [
-        one
-        for one in every_slice(world)
-        if any((h.namespace, h.name) == (namespace, name) for h in one.holders)
+        found_slice
+        for found_slice in every_slice(world)
+        if any((h.namespace, h.name) == (namespace, name) for h in found_slice.holders)
     ]
 
 
@@ -101,10 +107,10 @@ def every_slice(world: World) -> Iterator[FoundSlice]:
 
 def slices_of_gpu(gpu: Gpu) -> Iterator[FoundSlice]:
     """Yield the slices of a GPU, those of claims too; one that claims share only once."""
-    for one in gpu.status.slices:
-        yield FoundSlice(gpu, one)
+    for gpu_slice in gpu.status.slices:
+        yield FoundSlice(gpu, gpu_slice)
     shared: dict[str, list[ClaimedSlice]] = {}
     for claimed in gpu.status.claims:
         shared.setdefault(claimed.uuid, []).append(claimed)
-    for first, *others in shared.values():
-        yield FoundSlice(gpu, first, tuple(others))
+    for first, *other_claims in shared.values():
+        yield FoundSlice(gpu, first, tuple(other_claims))

@@ -94,8 +94,8 @@ class SickGpu:
 
     def __str__(self) -> str:
         causes = [
-            f", {'also: ' if is_beside(one, place == 0, self.gpu.status.health) else ''}{one}"
-            for place, one in enumerate(self.faults)
+            f", {'also: ' if is_beside(fault, place == 0, self.gpu.status.health) else ''}{fault}"
+            for place, fault in enumerate(self.faults)
         ]
         return f"GPU {self.gpu.spec.index} {describe_health(self.gpu)}{''.join(causes)}"
 
@@ -103,12 +103,12 @@ class SickGpu:
 @lru_cache(maxsize=1)
 def faults_by_gpu(world: World) -> Mapping[str, tuple[Fault, ...]]:
     """Return the GPUFaults of each GPU that has some, the oldest first, by the GPU's name."""
-    found: dict[str, tuple[Fault, ...]] = {}
-    for fault in sorted(world.faults.values(), key=lambda one: one.meta.age_key):
+    faults_of_gpus: dict[str, tuple[Fault, ...]] = {}
+    for fault in sorted(world.faults.values(), key=lambda gpu_fault: gpu_fault.meta.age_key):
         gpu = requests.find_gpu(world, fault.spec)
         if gpu is not None:
-            found[gpu.name] = (*found.get(gpu.name, ()), fault)
-    return found
+            faults_of_gpus[gpu.name] = (*faults_of_gpus.get(gpu.name, ()), fault)
+    return faults_of_gpus
 
 
 def faults_of(world: World, gpu: Gpu) -> tuple[GpuFault, ...]:
@@ -117,33 +117,33 @@ def faults_of(world: World, gpu: Gpu) -> tuple[GpuFault, ...]:
     Of faults that are over and have the same effect, only the latest can be behind the health.
     """
     every = [*_orphans(world, gpu), *_known(world, gpu)]
-    over = [one for one in every if one.phase in _OVER]
-    latest = {(one.what, one.slice): one for one in over}
-    found = [
-        one
-        if one.phase not in _OVER or latest[one.what, one.slice] is one
-        else replace(one, is_behind=False, ending="is over; a later fault is of the same kind")
-        for one in every
+    over = [fault for fault in every if fault.phase in _OVER]
+    latest = {(fault.what, fault.slice): fault for fault in over}
+    faults = [
+        fault
+        if fault.phase not in _OVER or latest[fault.what, fault.slice] is fault
+        else replace(fault, is_behind=False, ending="is over; a later fault is of the same kind")
+        for fault in every
     ]
-    return tuple(sorted(found, key=lambda one: (not one.is_behind, one.place)))
+    return tuple(sorted(faults, key=lambda fault: (not fault.is_behind, fault.place)))
 
 
 def faults_behind(world: World, gpu: Gpu) -> tuple[GpuFault, ...]:
     """Return the faults that are behind the health of a GPU or of its slices."""
-    return tuple(one for one in faults_of(world, gpu) if one.is_behind)
+    return tuple(fault for fault in faults_of(world, gpu) if fault.is_behind)
 
 
 def sick_gpus(world: World, gpus: Iterable[Gpu]) -> tuple[SickGpu, ...]:
     """Return those of some GPUs that are not known to be healthy, or on which a fault lasts."""
     with_faults = faults_by_gpu(world)
-    found = []
+    sick = []
     for gpu in gpus:
         is_sick = gpu.status.health != "Healthy" or is_lost(gpu)
         if is_sick or gpu.spec.faults or gpu.name in with_faults:
             behind = faults_behind(world, gpu)
             if is_sick or behind:
-                found.append(SickGpu(gpu, behind))
-    return tuple(found)
+                sick.append(SickGpu(gpu, behind))
+    return tuple(sick)
 
 
 def is_beside(fault: GpuFault, is_first: bool, health: str) -> bool:
@@ -167,8 +167,8 @@ def is_lost(gpu: Gpu) -> bool:
     """
     if gpu.status.lost:
         return True
-    active = {one.id for one in gpu.status.faults if one.phase is FaultPhase.ACTIVE}
-    return any(one.id in active and one.kind is FaultKind.OFF_BUS for one in gpu.spec.faults)
+    active = {state.id for state in gpu.status.faults if state.phase is FaultPhase.ACTIVE}
+    return any(fault.id in active and fault.kind is FaultKind.OFF_BUS for fault in gpu.spec.faults)
 
 
 def describe_health(gpu: Gpu, of_slice: str = "") -> str:
@@ -184,12 +184,16 @@ def worse_health(gpu: Gpu, of_slice: str) -> str:
     return gpu.status.health if of_slice in ("", "Healthy") else of_slice
 
 
-def healthy_since(gpu: Gpu, after: str) -> str:
+def healthy_since(gpu: Gpu, earliest_time: str) -> str:
     """Return when a GPU became healthy after a time; empty if it is not, or was before it."""
     if is_sick(gpu) or gpu.status.health == _UNKNOWN:
         return ""
-    times = [one.last_transition_time for one in gpu.status.conditions if one.type == _DEGRADED]
-    return next((one for one in times if order_of(one) >= order_of(after)), "")
+    times = [
+        condition.last_transition_time
+        for condition in gpu.status.conditions
+        if condition.type == _DEGRADED
+    ]
+    return next((time for time in times if order_of(time) >= order_of(earliest_time)), "")
 
 
 def write_manifest(fault: Fault) -> str:
@@ -216,64 +220,76 @@ def _known(world: World, gpu: Gpu) -> Iterator[GpuFault]:
 
 def _orphans(world: World, gpu: Gpu) -> Iterator[GpuFault]:
     """Yield the faults of the GPU object whose GPUFaults are not known."""
-    known = {fault.meta.uid for fault in faults_by_gpu(world).get(gpu.name, ())}
-    states = {one.id: one for one in gpu.status.faults}
-    for wanted in gpu.spec.faults:
-        if wanted.id not in known:
-            state = states.get(wanted.id)
+    known_uids = {fault.meta.uid for fault in faults_by_gpu(world).get(gpu.name, ())}
+    states = {state.id: state for state in gpu.status.faults}
+    for requested_fault in gpu.spec.faults:
+        if requested_fault.id not in known_uids:
+            state = states.get(requested_fault.id)
             phase = state.phase.value if state is not None else _PENDING
             where = state.slice if state is not None else ""
-            what = requests.name_fault(wanted.kind, wanted.xid)
+            fault_name = requests.name_fault(requested_fault.kind, requested_fault.xid)
             ending = "its GPUFault is gone: the operator withdraws the fault from the GPU"
-            behind, place = _is_behind(gpu, wanted, phase, where), _place(gpu, wanted, where)
-            yield GpuFault("", what, phase, where, "", ending, behind, place)
+            behind, place = (
+                _is_behind(gpu, requested_fault, phase, where),
+                _place(gpu, requested_fault, where),
+            )
+            yield GpuFault("", fault_name, phase, where, "", ending, behind, place)
 
 
 def _wanted(gpu: Gpu | None, uid: str) -> WantedFault | None:
     faults = gpu.spec.faults if gpu is not None else ()
-    return next((one for one in faults if one.id == uid), None)
+    return next((fault for fault in faults if fault.id == uid), None)
 
 
-def _view(gpu: Gpu | None, fault: Fault, wanted: WantedFault | None) -> GpuFault:
+def _view(gpu: Gpu | None, fault: Fault, requested_fault: WantedFault | None) -> GpuFault:
     reported = gpu.status.faults if gpu is not None else ()
-    state = next((one for one in reported if one.id == fault.meta.uid), None)
-    said = fault.status.phase or _PENDING
-    phase = state.phase.value if state is not None and said != FaultPhase.REFUSED else said
+    state = next((report for report in reported if report.id == fault.meta.uid), None)
+    stated_phase = fault.status.phase or _PENDING
+    phase = (
+        state.phase.value
+        if state is not None and stated_phase != FaultPhase.REFUSED
+        else stated_phase
+    )
     where = state.slice if state is not None else ""
     kind = requests.kind_of(fault.spec)
-    what = requests.name_fault(kind, fault.spec.xid) if kind is not None else "no valid fault"
+    fault_name = requests.name_fault(kind, fault.spec.xid) if kind is not None else "no valid fault"
     behind, place = False, _NOT_NAMED
-    if gpu is not None and wanted is not None:
-        behind, place = _is_behind(gpu, wanted, phase, where), _place(gpu, wanted, where)
-    ending = _ending(fault, wanted, phase, behind)
-    return GpuFault(fault.name, what, phase, where, fault.meta.created, ending, behind, place)
+    if gpu is not None and requested_fault is not None:
+        behind, place = (
+            _is_behind(gpu, requested_fault, phase, where),
+            _place(gpu, requested_fault, where),
+        )
+    ending = _ending(fault, requested_fault, phase, behind)
+    return GpuFault(fault.name, fault_name, phase, where, fault.meta.created, ending, behind, place)
 
 
-def _is_behind(gpu: Gpu, wanted: WantedFault, phase: str, where: str) -> bool:
+def _is_behind(gpu: Gpu, requested_fault: WantedFault, phase: str, where: str) -> bool:
     """Return whether a fault lasts, or the health that it affects names its Xid."""
     if phase == FaultPhase.ACTIVE:
         return True
-    if phase not in (FaultPhase.INJECTED, FaultPhase.CLEARED) or not _xids(wanted):
+    if phase not in (FaultPhase.INJECTED, FaultPhase.CLEARED) or not _xids(requested_fault):
         return False
-    return _place(gpu, wanted, where) < _NOT_NAMED
+    return _place(gpu, requested_fault, where) < _NOT_NAMED
 
 
-def _place(gpu: Gpu, wanted: WantedFault, where: str) -> int:
+def _place(gpu: Gpu, requested_fault: WantedFault, where: str) -> int:
     """Return where the health that a fault affects names what the fault causes."""
-    slices = [one.health for one in gpu.status.slices if one.uuid == where]
-    claimed = [one.health for one in gpu.status.claims if one.uuid == where]
-    words = [f"Xid {xid} (" for xid in _xids(wanted)]
-    words += _WORDS_OF_HEALTH.get(wanted.kind, ())
+    slices = [gpu_slice.health for gpu_slice in gpu.status.slices if gpu_slice.uuid == where]
+    claimed = [claim.health for claim in gpu.status.claims if claim.uuid == where]
+    words = [f"Xid {xid} (" for xid in _xids(requested_fault)]
+    words += _WORDS_OF_HEALTH.get(requested_fault.kind, ())
     # An agent reports the state of a GPU alone as its health, and the cause in the condition.
-    causes = [one.message for one in gpu.status.conditions if one.type == _DEGRADED]
-    sick = "\n".join(f"{one} (" for one in (gpu.status.health, *causes, *slices, *claimed))
-    return min((place for one in words if (place := sick.find(one)) >= 0), default=_NOT_NAMED)
+    causes = [
+        condition.message for condition in gpu.status.conditions if condition.type == _DEGRADED
+    ]
+    sick = "\n".join(f"{health} (" for health in (gpu.status.health, *causes, *slices, *claimed))
+    return min((place for word in words if (place := sick.find(word)) >= 0), default=_NOT_NAMED)
 
 
-def _xids(wanted: WantedFault) -> tuple[int, ...]:
-    match wanted.kind:
+def _xids(requested_fault: WantedFault) -> tuple[int, ...]:
+    match requested_fault.kind:
         case FaultKind.XID:
-            return (wanted.xid or 0,)
+            return (requested_fault.xid or 0,)
         case FaultKind.ECC_UNCORRECTED:
             return _XIDS_OF_ERRORS
         case FaultKind.OFF_BUS:
@@ -284,24 +300,28 @@ def _xids(wanted: WantedFault) -> tuple[int, ...]:
             return ()
 
 
-def _ending(fault: Fault, wanted: WantedFault | None, phase: str, behind: bool) -> str:
+def _ending(fault: Fault, requested_fault: WantedFault | None, phase: str, behind: bool) -> str:
     hung = "gpud then ends the CUDA contexts on it (error 719, Xid 45; pods keep running),"
-    after = "resets the GPU, and puts it back into service after a probation"
-    is_hang = wanted is not None and wanted.kind is FaultKind.HANG
-    after = f"{hung} {after}" if is_hang else f"gpud then {after}"
+    recovery = "resets the GPU, and puts it back into service after a probation"
+    is_hang = requested_fault is not None and requested_fault.kind is FaultKind.HANG
+    recovery = f"{hung} {recovery}" if is_hang else f"gpud then {recovery}"
     names = "; the health names its Xid" if behind else ""
     match phase:
         case FaultPhase.ACTIVE:
-            until = wanted.until if wanted is not None else ""
+            until = requested_fault.until if requested_fault is not None else ""
             end = f"until {until}, or until" if until else "until"
-            return f"lasts {end} the GPUFault is deleted: {after}"
+            return f"lasts {end} the GPUFault is deleted: {recovery}"
         case FaultPhase.INJECTED:
             reset = "; gpud resets the GPU when no other fault lasts and no CUDA context is left"
             return f"happened once and is over{names}{reset if behind else ''}"
         case FaultPhase.CLEARED:
             return f"has ended{names}"
         case FaultPhase.REFUSED:
-            said = [one.message for one in fault.status.conditions if one.status == "False"]
-            return f"has no effect: {next(filter(None, said), 'refused')}"
+            messages = [
+                condition.message
+                for condition in fault.status.conditions
+                if condition.status == "False"
+            ]
+            return f"has no effect: {next(filter(None, messages), 'refused')}"
         case _:
             return "is not reported by the node's agent yet"

@@ -57,7 +57,7 @@ class Filter:
             return False
         node = world.nodes.get(name)
         labels = node.labels if node is not None else {}
-        return all(one.matches(labels) for one in read_selector(self.labels))
+        return all(requirement.matches(labels) for requirement in read_selector(self.labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class NodeView:
     def label(self) -> str:
         """Return the node's description for people who do not see the drawing."""
         counts = ", ".join(f"{n} {WORDS[state]}" for state, n in sorted(self.counts.items()))
-        what = f"{self.name}: {len(self.gpus)} GPUs; slices: {counts or 'none'}"
-        return f"{what}; {self.problem}" if self.problem else what
+        summary = f"{self.name}: {len(self.gpus)} GPUs; slices: {counts or 'none'}"
+        return f"{summary}; {self.problem}" if self.problem else summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +148,25 @@ class Namespaces:
 
     def of(self, gpu: Gpu) -> frozenset[str]:
         """Return the namespaces of the pods and claims that hold slices of the GPU."""
-        known = self._known.get(gpu.name)
-        if known is None or known[0] is not gpu:
-            found = namespaces_of(gpu)
-            known = self._known[gpu.name] = (gpu, self._sets.setdefault(found, found))
-        return known[1]
+        cached = self._known.get(gpu.name)
+        if cached is None or cached[0] is not gpu:
+            namespaces = namespaces_of(gpu)
+            cached = self._known[gpu.name] = (gpu, self._sets.setdefault(namespaces, namespaces))
+        return cached[1]
 
     def forget(self, world: World) -> None:
         """Drop the GPUs that no longer exist."""
         if len(self._known) > len(world.gpus):
             self._known = {k: v for k, v in self._known.items() if k in world.gpus}
-            self._sets = {found: found for _, found in self._known.values()}
+            self._sets = {namespaces: namespaces for _, namespaces in self._known.values()}
 
 
 def namespaces_of(gpu: Gpu) -> frozenset[str]:
     """Return the namespaces of the pods and claims that hold slices of the GPU."""
-    found = {holder.namespace for one in gpu.status.slices for holder in one.holders}
-    return frozenset(found | {one.claim.namespace for one in gpu.status.claims})
+    namespaces = {
+        holder.namespace for gpu_slice in gpu.status.slices for holder in gpu_slice.holders
+    }
+    return frozenset(namespaces | {claim.claim.namespace for claim in gpu.status.claims})
 
 
 def choose_nodes(
@@ -198,27 +200,29 @@ def choose_named(
 ) -> list[Chosen]:
     """Return those of some nodes that match a filter."""
     by_node, pools = world.gpus_by_node(), membership.pools_by_node(world)
-    found = []
+    chosen_nodes = []
     for name in names:
         gpus = tuple(g for g in by_node.get(name, ()) if chosen.selects(g, namespaces))
         narrow = chosen.namespace or chosen.board
         bare = not narrow and name in pools and chosen.pool in ("", pools[name])
         if (gpus or bare) and chosen.selects_node(world, name):
-            found.append(Chosen(name, world.nodes.get(name), gpus, knows_nodes, knows_faults))
-    return found
+            chosen_nodes.append(
+                Chosen(name, world.nodes.get(name), gpus, knows_nodes, knows_faults)
+            )
+    return chosen_nodes
 
 
 def view_node(world: World, chosen: Chosen, colour: str) -> NodeView:
     """Return a node with its GPUs in the order of their indices."""
     name, node = chosen.name, chosen.node
-    found = sorted(chosen.gpus, key=lambda gpu: gpu.spec.index)
+    gpus = sorted(chosen.gpus, key=lambda gpu: gpu.spec.index)
     views = tuple(
-        GpuView(gpu, draw(gpu), place * (pixels.MAP.width + 4)) for place, gpu in enumerate(found)
+        GpuView(gpu, draw(gpu), place * (pixels.MAP.width + 4)) for place, gpu in enumerate(gpus)
     )
     counts = Counter(box.state for view in views for box in view.picture.boxes)
     if waiting := sum(len(view.picture.waiting) for view in views):
         counts[BoxState.COMING] += waiting
-    pool = found[0].spec.pool if found else membership.pools_by_node(world).get(name, "")
+    pool = gpus[0].spec.pool if gpus else membership.pools_by_node(world).get(name, "")
     return NodeView(
         name=name,
         node=node,
@@ -242,17 +246,23 @@ def _count_profiles(
         total[profile] += box.state is not BoxState.COMING
         free[profile] += box.state is BoxState.FREE
     resources: dict[str, set[str]] = {}
-    for one in (one for view in views for one in view.gpu.status.slices):
-        resources.setdefault(one.profile, set()).add(one.resource)
+    for gpu_slice in (gpu_slice for view in views for gpu_slice in view.gpu.status.slices):
+        resources.setdefault(gpu_slice.profile, set()).add(gpu_slice.resource)
     for profile in sorted(total):
         if total[profile]:
-            most = free[profile]
-            if most and chosen.node is not None:
+            free_limit = free[profile]
+            if free_limit and chosen.node is not None:
                 names = resources.get(profile, ())
-                found = [supply.count_of_node(world, chosen.node, one) for one in names]
-                crowded = any(one.is_crowded for one in found)
-                most = min(most, sum(one.free for one in found)) if crowded else most
-            yield ProfileCount(profile, free[profile], total[profile], most)
+                supplies = [
+                    supply.count_of_node(world, chosen.node, resource) for resource in names
+                ]
+                crowded = any(node_supply.is_crowded for node_supply in supplies)
+                free_limit = (
+                    min(free_limit, sum(node_supply.free for node_supply in supplies))
+                    if crowded
+                    else free_limit
+                )
+            yield ProfileCount(profile, free[profile], total[profile], free_limit)
 
 
 def colour_class(box: Box, colour: str) -> str:
@@ -281,8 +291,8 @@ def _paths(views: Sequence[GpuView], colour: str) -> Iterator[tuple[str, str]]:
     paths: dict[str, list[str]] = {}
     for view in views:
         for box in view.picture.boxes:
-            there = paths.setdefault(colour_class(box, colour), [])
-            there.append(pixels.map_path(box, view.picture, view.left))
+            path_parts = paths.setdefault(colour_class(box, colour), [])
+            path_parts.append(pixels.map_path(box, view.picture, view.left))
     for name in sorted(paths):
         yield name, "".join(paths[name])
 
@@ -305,14 +315,14 @@ def _problem(world: World, chosen: Chosen, views: Sequence[GpuView]) -> str:
     ready = node.gpu_ready if node is not None else None
     of_node = f"{ready.reason}: {ready.message}" if ready and ready.status != "True" else ""
     sick = faults.sick_gpus(world, (view.gpu for view in views))
-    texts = (_describe_sick(one, chosen.knows_faults) for one in sick)
+    texts = (_describe_sick(sick_gpu, chosen.knows_faults) for sick_gpu in sick)
     return "; ".join(filter(None, (of_node, *texts)))
 
 
 def _describe_sick(sick: faults.SickGpu, knows_faults: bool) -> str:
     if knows_faults:
         return str(sick)
-    causes = "".join(f", {one.what}" for one in sick.faults)
+    causes = "".join(f", {fault.what}" for fault in sick.faults)
     return f"GPU {sick.gpu.spec.index} {faults.describe_health(sick.gpu)}{causes}"
 
 

@@ -23,10 +23,10 @@ def draw(gpu: Gpu) -> GpuPicture:
         return GpuPicture(1, 1, (), f"unknown board {gpu.spec.board}")
     boxes: list[Box] = []
     wrong: list[str] = []
-    there: list[Instance] = []
+    present_instances: list[Instance] = []
     every: tuple[Slice | ClaimedSlice, ...] = (*gpu.status.slices, *gpu.status.claimed)
-    for one in every:
-        there += _add(boxes, wrong, board, one, gpu)
+    for gpu_slice in every:
+        present_instances += _add(boxes, wrong, board, gpu_slice, gpu)
     waiting = []
     for requested in _absent(gpu):
         try:
@@ -35,7 +35,9 @@ def draw(gpu: Gpu) -> GpuPicture:
             wrong.append(str(requested.place))
             continue
         box = make_box("", instance, BoxState.COMING)
-        behind = tuple(str(one) for one in there if _covers(instance, one))
+        behind = tuple(
+            str(obstacle) for obstacle in present_instances if _covers(instance, obstacle)
+        )
         if behind:
             waiting.append(Waiting(box, behind))
         else:
@@ -56,19 +58,27 @@ def _absent(gpu: Gpu) -> list[PlacedInstance]:
     The instances of a GPU that claims can divide are not all for the agent: it creates those of
     layouts only.
     """
-    there = {one.place for one in gpu.status.slices} | {one.place for one in gpu.status.claims}
-    return [one for one in gpu.spec.layout_instances if one.place not in there]
+    present_places = {gpu_slice.place for gpu_slice in gpu.status.slices} | {
+        gpu_slice.place for gpu_slice in gpu.status.claims
+    }
+    return [
+        instance for instance in gpu.spec.layout_instances if instance.place not in present_places
+    ]
 
 
-def _covers(requested: Instance, there: Instance) -> bool:
-    return requested.profile.is_whole or there.profile.is_whole or requested.overlaps(there)
+def _covers(requested: Instance, present_instance: Instance) -> bool:
+    return (
+        requested.profile.is_whole
+        or present_instance.profile.is_whole
+        or requested.overlaps(present_instance)
+    )
 
 
 def _add(
     boxes: list[Box],
     wrong: list[str],
     board: Board,
-    one: Slice | ClaimedSlice,
+    gpu_slice: Slice | ClaimedSlice,
     gpu: Gpu,
 ) -> list[Instance]:
     """Add the box of a slice; return its instance, unless the place is not one of the board.
@@ -76,20 +86,22 @@ def _add(
     A slice is never better than its GPU: all are lost if the GPU is off the bus.
     """
     try:
-        instance = _find_instance(board, one.place)
+        instance = _find_instance(board, gpu_slice.place)
     except MigError:
-        wrong.append(str(one.place))
+        wrong.append(str(gpu_slice.place))
         return []
-    health = worse_health(gpu, one.health)
-    state = BoxState.LOST if is_lost(gpu) else _state(one, health)
-    boxes.append(_box_of(one, instance, state, health))
+    health = worse_health(gpu, gpu_slice.health)
+    state = BoxState.LOST if is_lost(gpu) else _state(gpu_slice, health)
+    boxes.append(_box_of(gpu_slice, instance, state, health))
     return [instance]
 
 
-def _box_of(one: Slice | ClaimedSlice, instance: Instance, state: BoxState, health: str) -> Box:
-    used = 100 * one.memory_used_bytes // max(one.memory_bytes, 1)
+def _box_of(
+    gpu_slice: Slice | ClaimedSlice, instance: Instance, state: BoxState, health: str
+) -> Box:
+    used = 100 * gpu_slice.memory_used_bytes // max(gpu_slice.memory_bytes, 1)
     used = 0 if state is BoxState.LOST else used  # what was reported last is no reading
-    return make_box(one.uuid, instance, state, one.holders, health, used)
+    return make_box(gpu_slice.uuid, instance, state, gpu_slice.holders, health, used)
 
 
 @lru_cache(maxsize=4096)
@@ -97,13 +109,13 @@ def _find_instance(board: Board, place: Place) -> Instance:
     return board.instance(*place)
 
 
-def _state(one: Slice | ClaimedSlice, health: str) -> BoxState:
+def _state(gpu_slice: Slice | ClaimedSlice, health: str) -> BoxState:
     if not health.startswith(("Healthy", _UNKNOWN)):
         return BoxState.SICK
-    if isinstance(one, ClaimedSlice):
+    if isinstance(gpu_slice, ClaimedSlice):
         return BoxState.CLAIMED
-    if one.state is SliceState.WITHDRAWING:
+    if gpu_slice.state is SliceState.WITHDRAWING:
         return BoxState.LEAVING
-    if one.holders:
+    if gpu_slice.holders:
         return BoxState.HELD
-    return BoxState.FREE if one.admitted else BoxState.CLOSED
+    return BoxState.FREE if gpu_slice.admitted else BoxState.CLOSED

@@ -50,56 +50,62 @@ class Device:
     note: str = ""
 
 
-def of_gpu(history: DeviceHistory, gpu: Gpu, now: float) -> Device:
+def of_gpu(history: DeviceHistory, gpu: Gpu, now_s: float) -> Device:
     """Return the curves of a GPU."""
     index, node = str(gpu.spec.index), gpu.spec.node_name
-    busy = history.track(node, Key(Figure.GPU_BUSY, index), now)
-    memory = history.track(node, Key(Figure.GPU_MEMORY, index), now)
+    busy = history.track(node, Key(Figure.GPU_BUSY, index), now_s)
+    memory = history.track(node, Key(Figure.GPU_MEMORY, index), now_s)
     total = gpu.status.memory_bytes / _MIB
     curves = (_percentage("Utilisation", busy), _size("Memory in use", memory, total))
     return Device(f"GPU {index}", f"/gpus/{quote(gpu.name, safe='')}", curves, _note(gpu))
 
 
 def of_slice(
-    history: DeviceHistory, found: FoundSlice, now: float, within_s: float = SPAN_S
+    history: DeviceHistory, found_slice: FoundSlice, now_s: float, within_s: float = SPAN_S
 ) -> Device:
     """Return the curves of a slice: those of the instance that is at its place, in the last
     ``within_s`` seconds.
     """
-    gpu, one = found.gpu, found.slice
-    is_whole = one.profile == geometry.WHOLE
-    profile = "" if is_whole else one.profile
-    number = "" if is_whole else number_place(one.place, gpu.spec.board)
+    gpu, gpu_slice = found_slice.gpu, found_slice.slice
+    is_whole = gpu_slice.profile == geometry.WHOLE
+    profile = "" if is_whole else gpu_slice.profile
+    number = "" if is_whole else number_place(gpu_slice.place, gpu.spec.board)
     key = str(gpu.spec.index), profile, number
-    busy = history.track(gpu.spec.node_name, Key(Figure.SLICE_BUSY, *key), now, within_s)
-    memory = history.track(gpu.spec.node_name, Key(Figure.SLICE_MEMORY, *key), now, within_s)
-    total = found.memory_bytes / _MIB
+    busy = history.track(gpu.spec.node_name, Key(Figure.SLICE_BUSY, *key), now_s, within_s)
+    memory = history.track(gpu.spec.node_name, Key(Figure.SLICE_MEMORY, *key), now_s, within_s)
+    total = found_slice.memory_bytes / _MIB
     curves = (_percentage("Engine activity", busy), _size("Memory in use", memory, total))
-    title = f"{describe_place(one.place, gpu.spec.board)} of GPU {gpu.spec.index}"
-    return Device(title, f"/slices/{quote(one.uuid, safe='')}", curves, _note(gpu))
+    title = f"{describe_place(gpu_slice.place, gpu.spec.board)} of GPU {gpu.spec.index}"
+    return Device(title, f"/slices/{quote(gpu_slice.uuid, safe='')}", curves, _note(gpu))
 
 
-def of_gpu_and_slices(history: DeviceHistory, gpu: Gpu, now: float) -> list[Device]:
+def of_gpu_and_slices(history: DeviceHistory, gpu: Gpu, now_s: float) -> list[Device]:
     """Return the curves of a GPU, and of the slices that pods hold."""
-    held = [one for one in details.slices_of_gpu(gpu) if one.holders]
-    return [of_gpu(history, gpu, now), *of_slices(history, held, now)]
+    held_slices = [found_slice for found_slice in details.slices_of_gpu(gpu) if found_slice.holders]
+    return [of_gpu(history, gpu, now_s), *of_slices(history, held_slices, now_s)]
 
 
 def of_slices(
-    history: DeviceHistory, found: Iterable[FoundSlice], now: float, within_s: float = SPAN_S
+    history: DeviceHistory,
+    found_slices: Iterable[FoundSlice],
+    now_s: float,
+    within_s: float = SPAN_S,
 ) -> Sequence[Device]:
     """Return the curves of up to 16 slices in the last ``within_s`` seconds."""
-    return [of_slice(history, one, now, within_s) for one in list(found)[:MOST_SLICES]]
+    return [
+        of_slice(history, found_slice, now_s, within_s)
+        for found_slice in list(found_slices)[:MOST_SLICES]
+    ]
 
 
-def age_of(pod: PodRecord | None, now: datetime.datetime) -> float:
+def age_of(pod: PodRecord | None, moment: datetime.datetime) -> float:
     """Return how long a pod has been on its node, so that readings that are older are of another
     holder; as long as a history is kept, if that is not known.
     """
     created = parse_timestamp(pod.created) if pod is not None else None
     if pod is None or created is None:
         return SPAN_S
-    return (now - created).total_seconds() - pod.started_after_s
+    return (moment - created).total_seconds() - pod.started_after_s
 
 
 def _note(gpu: Gpu) -> str:
@@ -119,19 +125,19 @@ def _curve(title: str, track: Track, top: float, write: Callable[[float], str]) 
     if not track.points:
         return Curve(title)
     values = [value for _, value in track.points]
-    least, most = write(min(values)), write(max(values))
+    lowest, highest = write(min(values)), write(max(values))
     age, last = track.points[-1]
-    now = write(last) if age <= FRESH_S else ""
+    latest_text = write(last) if age <= FRESH_S else ""
     first = track.points[0][0]
     span = format_duration(round(first))
     covers = f"{count_of(len(values), 'reading')}{' since' if len(values) > 1 else ''} {span} ago"
-    label = f"{title} in the last {span}: {least} to {most}, now {now or 'not known'}"
+    label = f"{title} in the last {span}: {lowest} to {highest}, now {latest_text or 'not known'}"
     span_s = max(first, _SHORTEST_S)
     return Curve(
         title,
         draw_sparkline(track.points, span_s, top, _GAP_S, label),
-        least,
-        most,
-        now,
+        lowest,
+        highest,
+        latest_text,
         covers,
     )

@@ -53,9 +53,9 @@ def holders_of(gpu: Gpu, slice_uuid: str = "") -> tuple[Holder, ...]:
     """Return the pods that hold slices of a GPU, or one of its slices, each once."""
     every = {
         (holder.namespace, holder.name): holder
-        for one in details.entries_of(gpu)
-        if slice_uuid in ("", one.uuid)
-        for holder in one.holders
+        for gpu_slice in details.entries_of(gpu)
+        if slice_uuid in ("", gpu_slice.uuid)
+        for holder in gpu_slice.holders
     }
     return tuple(every[key] for key in sorted(every))
 
@@ -68,19 +68,19 @@ def remedies_of(gpu: Gpu, slice_uuid: str = "") -> tuple[tuple[int, str], ...]:
     return tuple({xid: REMEDIES[xid] for xid in _xids(gpu, slice_uuid) if xid in REMEDIES}.items())
 
 
-def sick_slices(world: World, held: Sequence[FoundSlice]) -> tuple[SickSlice, ...]:
+def sick_slices(world: World, held_slices: Sequence[FoundSlice]) -> tuple[SickSlice, ...]:
     """Return those of a pod's slices that are not healthy, or whose GPUs are not."""
     return tuple(
         SickSlice(
-            one,
+            found_slice,
             tuple(
                 fault
-                for fault in faults.faults_behind(world, one.gpu)
-                if fault.slice in ("", one.slice.uuid)
+                for fault in faults.faults_behind(world, found_slice.gpu)
+                if fault.slice in ("", found_slice.slice.uuid)
             ),
         )
-        for one in held
-        if one.slice.health != "Healthy" or faults.is_sick(one.gpu)
+        for found_slice in held_slices
+        if found_slice.slice.health != "Healthy" or faults.is_sick(found_slice.gpu)
     )
 
 
@@ -98,7 +98,7 @@ def describe_recovery(gpu: Gpu) -> str:
         )
     if health != "Unhealthy":
         return ""
-    kinds = {one.kind for one in _lasting(gpu)}
+    kinds = {fault.kind for fault in _lasting(gpu)}
     if FaultKind.HANG in kinds:
         return (
             "When the hang ends, gpud itself ends the CUDA contexts that hang (error 719, Xid 45),"
@@ -120,18 +120,22 @@ def describe_recovery(gpu: Gpu) -> str:
 def _lasting(gpu: Gpu, slice_uuid: str = "") -> Iterator[WantedFault]:
     """Yield the faults that last, of a GPU or of one of its slices."""
     active = {
-        one.id
-        for one in gpu.status.faults
-        if one.phase is FaultPhase.ACTIVE and slice_uuid in ("", one.slice or slice_uuid)
+        state.id
+        for state in gpu.status.faults
+        if state.phase is FaultPhase.ACTIVE and slice_uuid in ("", state.slice or slice_uuid)
     }
-    yield from (one for one in gpu.spec.faults if one.id in active)
+    yield from (fault for fault in gpu.spec.faults if fault.id in active)
 
 
 def _xids(gpu: Gpu, slice_uuid: str) -> Iterator[int]:
     if faults.is_lost(gpu):
         yield faults.OFF_BUS_XID
-    if any(one.kind is FaultKind.HANG for one in _lasting(gpu, slice_uuid)):
+    if any(fault.kind is FaultKind.HANG for fault in _lasting(gpu, slice_uuid)):
         yield faults.HANG_XID
-    healths = [one.health for one in details.entries_of(gpu) if slice_uuid in ("", one.uuid)]
+    healths = [
+        gpu_slice.health
+        for gpu_slice in details.entries_of(gpu)
+        if slice_uuid in ("", gpu_slice.uuid)
+    ]
     for health in (gpu.status.health, *healths):
-        yield from (int(found[1]) for found in _NAMED.finditer(health))
+        yield from (int(match[1]) for match in _NAMED.finditer(health))

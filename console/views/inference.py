@@ -61,7 +61,7 @@ class Pod:
     @property
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes of the slices."""
-        return tuple(sorted({one.gpu.spec.node_name for one in self.slices}))
+        return tuple(sorted({found_slice.gpu.spec.node_name for found_slice in self.slices}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +75,33 @@ class Row:
     @property
     def utilisation(self) -> str:
         """Return the activity in percent; of several slices the least and the largest."""
-        found = sorted({round(100 * one) for one in self.busy})
+        percentages = sorted({round(100 * share) for share in self.busy})
         return (
-            " to ".join(f"{one} %" for one in dict.fromkeys((found[0], found[-1]))) if found else ""
+            " to ".join(
+                f"{percent} %" for percent in dict.fromkeys((percentages[0], percentages[-1]))
+            )
+            if percentages
+            else ""
         )
 
 
 def find_pods(
-    world: World, records: Iterable[PodRecord], wanted: Callable[[PodRecord], bool]
+    world: World, records: Iterable[PodRecord], is_chosen: Callable[[PodRecord], bool]
 ) -> list[Pod]:
     """Return the pods that expose metrics and hold slices, by namespace and name."""
-    chosen = {one.key: one for one in records if one.metrics is not None and wanted(one)}
+    chosen = {
+        record.key: record for record in records if record.metrics is not None and is_chosen(record)
+    }
     if not chosen:
         return []
-    held: dict[str, list[FoundSlice]] = defaultdict(list)
-    for one in every_slice(world):
-        for key in {f"{holder.namespace}/{holder.name}" for holder in one.holders}:
+    slices_by_pod: dict[str, list[FoundSlice]] = defaultdict(list)
+    for found_slice in every_slice(world):
+        for key in {f"{holder.namespace}/{holder.name}" for holder in found_slice.holders}:
             if key in chosen:
-                held[key].append(one)
-    return [Pod(_target(chosen[key]), tuple(slices)) for key, slices in sorted(held.items())]
+                slices_by_pod[key].append(found_slice)
+    return [
+        Pod(_target(chosen[key]), tuple(slices)) for key, slices in sorted(slices_by_pod.items())
+    ]
 
 
 def make_rows(
@@ -102,10 +110,10 @@ def make_rows(
     busy: Mapping[str, Sequence[float]],
 ) -> list[Row]:
     """Return the rows of a table, the pods with most requests first."""
-    rows = [Row(one, figures(history(one.target)), tuple(busy.get(one.key, ()))) for one in pods]
+    rows = [Row(pod, figures(history(pod.target)), tuple(busy.get(pod.key, ()))) for pod in pods]
     return sorted(
         rows,
-        key=lambda one: -math.inf if one.figures.rate is None else one.figures.rate,
+        key=lambda row: -math.inf if row.figures.rate is None else row.figures.rate,
         reverse=True,
     )
 
@@ -190,10 +198,10 @@ def _subtract(last: Histogram | None, first: Histogram | None) -> Histogram | No
     """
     if last is None or first is None:
         return last
-    before = dict(first.buckets)
+    earlier_counts = dict(first.buckets)
     buckets, highest = [], 0.0
     for bound, number in last.buckets:
-        highest = max(highest, number - before.get(bound, 0.0))
+        highest = max(highest, number - earlier_counts.get(bound, 0.0))
         buckets.append((bound, highest))
     return Histogram(
         tuple(buckets), max(last.count - first.count, 0.0), max(last.sum_s - first.sum_s, 0.0)

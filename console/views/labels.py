@@ -22,8 +22,8 @@ class Requirement:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether labels meet the requirement, as the API server decides it."""
-        found = self.key in labels if self.value is None else labels.get(self.key) == self.value
-        return found is not self.negated
+        has_match = self.key in labels if self.value is None else labels.get(self.key) == self.value
+        return has_match is not self.negated
 
 
 @lru_cache(maxsize=64)

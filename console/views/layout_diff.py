@@ -149,65 +149,81 @@ def diff(world: World, document: dict[str, Any]) -> LayoutDiff:
         ManifestError: the layout's spec does not fit the schema.
     """
     name = document["metadata"]["name"]
-    known = world.layouts.get(name)
-    layout = _read(document, known)
+    existing_layout = world.layouts.get(name)
+    layout = _read(document, existing_layout)
     planned = replace(world, layouts={**world.layouts, name: layout}, index=None)
     roles = list(selection.roles_of(planned, layout))
     own = [_change(gpu, role, layout) for gpu, role in roles]
-    is_stopped = any(is_rolled_back(one.gpu, layout) for one in own)
+    is_stopped = any(is_rolled_back(gpu_change.gpu, layout) for gpu_change in own)
     if is_stopped:
-        own = [_stop(one, layout) for one in own]
-    before = selection.layouts_by_gpu(replace(world, index=None))
-    after = selection.layouts_by_gpu(planned)
-    released = sorted(gpu for gpu, of in before.items() if of == name != after.get(gpu))
-    left = [_release(planned, planned.gpus[gpu], after.get(gpu, "")) for gpu in released]
-    changes = [*own, *left]
+        own = [_stop(gpu_change, layout) for gpu_change in own]
+    earlier_layouts = selection.layouts_by_gpu(replace(world, index=None))
+    planned_layouts = selection.layouts_by_gpu(planned)
+    released = sorted(
+        gpu for gpu, of in earlier_layouts.items() if of == name != planned_layouts.get(gpu)
+    )
+    releases = [
+        _release(planned, planned.gpus[gpu], planned_layouts.get(gpu, "")) for gpu in released
+    ]
+    changes = [*own, *releases]
     return LayoutDiff(
         layout=layout,
-        exists=known is not None,
-        groups=tuple(_group(one for one in changes if one.is_change or one.problem)),
+        exists=existing_layout is not None,
+        groups=tuple(
+            _group(
+                gpu_change for gpu_change in changes if gpu_change.is_change or gpu_change.problem
+            )
+        ),
         selected=len(own),
-        unchanged=sum(not one.is_change and not one.problem for one in own),
-        not_applied=sum(bool(one.problem) for one in own),
-        created=sum(len(one.create) for one in changes),
-        destroyed=sum(len(one.destroy) for one in changes),
-        pods=tuple(sorted({pod for one in own for pod in one.pods})),
-        at_a_time=layout.spec.rollout.unavailable_of(sum(not one.problem for one in own)),
+        unchanged=sum(not gpu_change.is_change and not gpu_change.problem for gpu_change in own),
+        not_applied=sum(bool(gpu_change.problem) for gpu_change in own),
+        created=sum(len(gpu_change.create) for gpu_change in changes),
+        destroyed=sum(len(gpu_change.destroy) for gpu_change in changes),
+        pods=tuple(sorted({pod for gpu_change in own for pod in gpu_change.pods})),
+        at_a_time=layout.spec.rollout.unavailable_of(
+            sum(not gpu_change.problem for gpu_change in own)
+        ),
         released=tuple(released),
-        released_pods=tuple(sorted({pod for one in left for pod in one.pods})),
+        released_pods=tuple(sorted({pod for gpu_change in releases for pod in gpu_change.pods})),
         retry=describe_retry(layout) if is_stopped else "",
         sick=tuple(
-            (one.gpu.name, describe_health(one.gpu))
-            for one in changes
-            if one.is_change and describe_health(one.gpu) != "Healthy"
+            (gpu_change.gpu.name, describe_health(gpu_change.gpu))
+            for gpu_change in changes
+            if gpu_change.is_change and describe_health(gpu_change.gpu) != "Healthy"
         ),
     )
 
 
-def _stop(one: GpuChange, layout: Layout) -> GpuChange:
+def _stop(gpu_change: GpuChange, layout: Layout) -> GpuChange:
     """Return a change of a layout that the operator has rolled back: no GPU begins any more."""
-    if is_rolled_back(one.gpu, layout):
-        why = change.read_change(one.gpu).why
-        return GpuChange(one.gpu, one.before, problem=f"rolled back{': ' * bool(why)}{why}")
-    target = targets.resolve_target(one.gpu.spec.board, layout.spec.instances)
-    spec = one.gpu.spec
+    if is_rolled_back(gpu_change.gpu, layout):
+        why = change.read_change(gpu_change.gpu).why
+        return GpuChange(
+            gpu_change.gpu, gpu_change.before, problem=f"rolled back{': ' * bool(why)}{why}"
+        )
+    target = targets.resolve_target(gpu_change.gpu.spec.board, layout.spec.instances)
+    spec = gpu_change.gpu.spec
     has_begun = spec.layout == layout.name and targets.is_satisfied(spec.instances, target.entries)
-    return one if one.problem or has_begun else GpuChange(one.gpu, one.before, problem=STOPPED)
+    return (
+        gpu_change
+        if gpu_change.problem or has_begun
+        else GpuChange(gpu_change.gpu, gpu_change.before, problem=STOPPED)
+    )
 
 
 def _release(world: World, gpu: Gpu, follows: str) -> GpuChange:
     """Return the change of a GPU that a layout releases."""
-    wanted = world.layouts[follows].spec.instances if follows else _WHOLE
-    return replace(_plan(gpu, wanted), is_released=True, follows=follows)
+    requests = world.layouts[follows].spec.instances if follows else _WHOLE
+    return replace(_plan(gpu, requests), is_released=True, follows=follows)
 
 
-def _read(document: dict[str, Any], known: Layout | None) -> Layout:
+def _read(document: dict[str, Any], existing_layout: Layout | None) -> Layout:
     metadata = {"name": document["metadata"]["name"], "labels": {}, "annotations": {}}
-    if known is not None:  # an edit keeps the age, which decides between layouts
+    if existing_layout is not None:  # an edit keeps the age, which decides between layouts
         metadata |= {
-            "uid": known.meta.uid,
-            "creationTimestamp": known.meta.created,
-            "generation": known.meta.generation,
+            "uid": existing_layout.meta.uid,
+            "creationTimestamp": existing_layout.meta.created,
+            "generation": existing_layout.meta.generation,
         }
     else:
         metadata |= {"uid": "planned", "creationTimestamp": "9999-12-31T23:59:59Z"}
@@ -221,8 +237,11 @@ def _read(document: dict[str, Any], known: Layout | None) -> Layout:
         raise ManifestError(f"spec: {str(err)[:300]}") from err
     if isinstance(read, Broken):
         raise ManifestError(explain_problem(read.problem))
-    if known is not None and read.spec != known.spec:  # the API server counts edits of the spec
-        return replace(read, meta=replace(read.meta, generation=known.meta.generation + 1))
+    # The API server counts edits of the spec.
+    if existing_layout is not None and read.spec != existing_layout.spec:
+        return replace(
+            read, meta=replace(read.meta, generation=existing_layout.meta.generation + 1)
+        )
     return read
 
 
@@ -238,55 +257,61 @@ def _change(gpu: Gpu, role: selection.Role, layout: Layout) -> GpuChange:
 
 def _plan(gpu: Gpu, wanted_slices: tuple[InstanceRequest, ...]) -> GpuChange:
     """Return the change of a GPU that gets some slices."""
-    before = draw(gpu)
+    earlier_picture = draw(gpu)
     target = targets.resolve_target(gpu.spec.board, wanted_slices)
     if target.problem:
-        return GpuChange(gpu, before, problem=target.problem)
+        return GpuChange(gpu, earlier_picture, problem=target.problem)
     if not gpu.status.conditions:
-        return GpuChange(gpu, before, problem="the node agent has not reported yet")
+        return GpuChange(gpu, earlier_picture, problem="the node agent has not reported yet")
     try:
         plan = plans.choose(gpu.spec.board, gpu.status.slices, target.entries, gpu.status.claims)
     except MigError as err:
-        return GpuChange(gpu, before, problem=targets.one_line(err))
-    there = {one.place for one in gpu.status.slices}
-    wanted = [one.place for one in plan.instances]
-    new = [place for place in wanted if place not in there]
+        return GpuChange(gpu, earlier_picture, problem=targets.one_line(err))
+    present_places = {gpu_slice.place for gpu_slice in gpu.status.slices}
+    planned_places = [instance.place for instance in plan.instances]
+    created_places = [place for place in planned_places if place not in present_places]
     return GpuChange(
         gpu,
-        before,
-        after=_picture(gpu, wanted),
-        create=tuple(map(str, new)),
-        destroy=tuple(str(one.place) for one in plan.removed),
-        keep=tuple(str(place) for place in wanted if place in there),
+        earlier_picture,
+        after=_picture(gpu, planned_places),
+        create=tuple(map(str, created_places)),
+        destroy=tuple(str(gpu_slice.place) for gpu_slice in plan.removed),
+        keep=tuple(str(place) for place in planned_places if place in present_places),
         blocked=tuple(
-            (str(one.place), tuple(f"{h.namespace}/{h.name}" for h in one.holders))
-            for one in plan.blockers
+            (str(blocker.place), tuple(f"{h.namespace}/{h.name}" for h in blocker.holders))
+            for blocker in plan.blockers
         ),
     )
 
 
-def _picture(gpu: Gpu, wanted: Sequence[Place]) -> GpuPicture:
+def _picture(gpu: Gpu, planned_places: Sequence[Place]) -> GpuPicture:
     """Draw the GPU as it would be; slices that stay keep their holders' colour."""
     board = geometry.board(gpu.spec.board)
-    held = {one.place for one in gpu.status.slices if one.holders}
-    there = {one.place for one in gpu.status.slices}
-    claimed = [one.place for one in gpu.status.claimed]
+    held_places = {gpu_slice.place for gpu_slice in gpu.status.slices if gpu_slice.holders}
+    present_places = {gpu_slice.place for gpu_slice in gpu.status.slices}
+    claimed = [claim.place for claim in gpu.status.claimed]
     states: dict[Instance, BoxState] = {}
-    for place in (*wanted, *claimed):
+    for place in (*planned_places, *claimed):
         if place in claimed:
             states[board.instance(*place)] = BoxState.CLAIMED
-        elif place not in there:
+        elif place not in present_places:
             states[board.instance(*place)] = BoxState.COMING
         else:
-            states[board.instance(*place)] = BoxState.HELD if place in held else BoxState.FREE
+            states[board.instance(*place)] = (
+                BoxState.HELD if place in held_places else BoxState.FREE
+            )
     return draw_places(board, states)
 
 
 def _group(changes: Iterator[GpuChange]) -> Iterator[ChangeGroup]:
     """Yield the changes, equal ones together, in the order of their first GPU."""
     groups: dict[tuple[Any, ...], list[GpuChange]] = {}
-    for one in changes:
-        groups.setdefault(one.signature, []).append(one)
-    for same in groups.values():
-        blocked = ((c.gpu.name, place, pods) for c in same for place, pods in c.blocked)
-        yield ChangeGroup(same[0], tuple(one.gpu.name for one in same), tuple(blocked))
+    for gpu_change in changes:
+        groups.setdefault(gpu_change.signature, []).append(gpu_change)
+    for equal_changes in groups.values():
+        blocked = ((c.gpu.name, place, pods) for c in equal_changes for place, pods in c.blocked)
+        yield ChangeGroup(
+            equal_changes[0],
+            tuple(gpu_change.gpu.name for gpu_change in equal_changes),
+            tuple(blocked),
+        )

@@ -41,34 +41,38 @@ def find_page(
     """Return the page of an object. With ``uid``, only that of the object which has it."""
     world = model.world()
     if kind == "Pod":
-        shown = f"{namespace}/{name}" in model.pods or (namespace, name) in _holders(world)
-        return Link(f"/pods/{quote(namespace, safe='')}/{quote(name, safe='')}") if shown else _NONE
+        is_shown = f"{namespace}/{name}" in model.pods or (namespace, name) in _holders(world)
+        return (
+            Link(f"/pods/{quote(namespace, safe='')}/{quote(name, safe='')}") if is_shown else _NONE
+        )
     path = _PATHS.get(kind)
     if path is None or model.connection.missing(_NEEDS.get(kind, (kind,))):
         return _NONE
     if kind == "Node":
         exists = name in world.nodes or name in world.gpus_by_node()
         return Link(path + quote(name, safe="")) if exists else Link(gone=DELETED)
-    found = _meta(world, kind, name)
-    if found is None:
+    meta = _meta(world, kind, name)
+    if meta is None:
         return _NONE if (kind, name) in world.broken else Link(gone=DELETED)
-    if uid and found.uid != uid:
+    if uid and meta.uid != uid:
         return Link(gone=REPLACED)
     return Link(path + quote(name, safe=""))
 
 
 def _meta(world: World, kind: str, name: str) -> Meta | None:
-    known: Mapping[str, Mapping[str, Gpu | Pool | Layout | Fault]] = {
+    objects_by_kind: Mapping[str, Mapping[str, Gpu | Pool | Layout | Fault]] = {
         "GPU": world.gpus,
         "GPUPool": world.pools,
         "MIGLayout": world.layouts,
         faults.KIND: world.faults,
     }
-    found = known[kind].get(name)
-    return found.meta if found is not None else None
+    resource = objects_by_kind[kind].get(name)
+    return resource.meta if resource is not None else None
 
 
 @lru_cache(maxsize=1)
 def _holders(world: World) -> frozenset[tuple[str, str]]:
     """Return the namespaces and names of the pods that hold slices."""
-    return frozenset((h.namespace, h.name) for one in every_slice(world) for h in one.holders)
+    return frozenset(
+        (h.namespace, h.name) for found_slice in every_slice(world) for h in found_slice.holders
+    )

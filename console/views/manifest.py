@@ -86,7 +86,7 @@ def read_documents(text: str) -> list[Any]:
         raise ManifestError(f"the manifest has more than {LONGEST} characters")
     try:
         check_nesting(text, _Loader)
-        return [one for one in yaml.load_all(text, _Loader) if one is not None]
+        return [document for document in yaml.load_all(text, _Loader) if document is not None]
     except NestingError as err:
         where = f"line {err.problem_mark.line + 1}: " if err.problem_mark is not None else ""
         raise ManifestError(f"{where}{err.problem}") from err
@@ -104,8 +104,8 @@ def _explain_one(problem: str) -> str:
     if text != _UNKNOWN:
         return problem
     name = where.rpartition(".")[2]
-    names = difflib.get_close_matches(name, {one.rpartition(".")[2] for one in _fields()}, 1)
-    meant = [one for one in _fields() if one.rpartition(".")[2] in names]
+    names = difflib.get_close_matches(name, {field.rpartition(".")[2] for field in _fields()}, 1)
+    meant = [field for field in _fields() if field.rpartition(".")[2] in names]
     hint = f" (is {' or '.join(meant)} meant?)" if meant else ""
     return f"{where}: unknown field{hint}"
 
@@ -117,16 +117,16 @@ def _fields() -> tuple[str, ...]:
     return tuple(_paths(schema, schema.get("$defs", {}), "spec"))
 
 
-def _paths(schema: Mapping[str, Any], known: Mapping[str, Any], where: str) -> Iterator[str]:
+def _paths(schema: Mapping[str, Any], definitions: Mapping[str, Any], where: str) -> Iterator[str]:
     if "$ref" in schema:
-        schema = known[schema["$ref"].rpartition("/")[2]]
-    for one in schema.get("anyOf", ()):
-        yield from _paths(one, known, where)
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    for subschema in schema.get("anyOf", ()):
+        yield from _paths(subschema, definitions, where)
     if "items" in schema:
-        yield from _paths(schema["items"], known, f"{where}[]")
-    for name, one in schema.get("properties", {}).items():
+        yield from _paths(schema["items"], definitions, f"{where}[]")
+    for name, subschema in schema.get("properties", {}).items():
         yield f"{where}.{name}"
-        yield from _paths(one, known, f"{where}.{name}")
+        yield from _paths(subschema, definitions, f"{where}.{name}")
 
 
 def _check_metadata(metadata: Mapping[Any, Any]) -> None:
@@ -135,11 +135,11 @@ def _check_metadata(metadata: Mapping[Any, Any]) -> None:
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise ManifestError("metadata.name: a lowercase RFC 1123 subdomain is expected")
     for field in ("labels", "annotations"):
-        given = metadata.get(field)
-        if given is None:
+        mapping = metadata.get(field)
+        if mapping is None:
             continue
-        texts = isinstance(given, dict) and all(
-            isinstance(one, str) for pair in given.items() for one in pair
+        texts = isinstance(mapping, dict) and all(
+            isinstance(text, str) for pair in mapping.items() for text in pair
         )
         if not texts:
             raise ManifestError(f"metadata.{field}: a map of strings to strings is expected")
@@ -148,7 +148,7 @@ def _check_metadata(metadata: Mapping[Any, Any]) -> None:
             raise ManifestError(f"metadata.labels: the value of {key[:80]} is no label value")
 
 
-def _refuse_unknown(document: Mapping[Any, Any], known: tuple[str, ...], where: str) -> None:
+def _refuse_unknown(document: Mapping[Any, Any], known_fields: tuple[str, ...], where: str) -> None:
     for field in document:
-        if field not in known:
+        if field not in known_fields:
             raise ManifestError(f"{where}{str(field)[:80]}: unknown field")

@@ -36,7 +36,7 @@ _RATE: Final = "rate of "  # a counter's growth per second, between two answers
 _LOST: Final = "tessera_gpu_lost"
 _LOST_CELL: Final = "lost"
 _READINGS: Final = "DCGM_"  # prefix of what is read from the GPU itself
-_WANTED: Final = frozenset((_LOST, *(one[0] for one in (*_OF_GPUS, *_OF_INSTANCES))))
+_WANTED: Final = frozenset((_LOST, *(column[0] for column in (*_OF_GPUS, *_OF_INSTANCES))))
 _SLICE: Final = ("gpu", "GPU_I_PROFILE", "GPU_I_ID", "GPU_CI_ID")
 _INSTANCE_LABELS: Final = (*_SLICE, "namespace", "pod")
 _ENGINE: Final = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
@@ -98,13 +98,13 @@ class Table:
 def memory(world: World, node: str) -> tuple[tuple[NodeMemory, ...], int]:
     """Return the memory of up to 64 nodes whose names contain ``node``, and how many are left."""
     names = sorted(name for name in world.gpus_by_node() if node in name)
-    found = [NodeMemory(name, memory_of_node(world, name)) for name in names[:SHOWN]]
-    return tuple(found), max(len(names) - SHOWN, 0)
+    memories = [NodeMemory(name, memory_of_node(world, name)) for name in names[:SHOWN]]
+    return tuple(memories), max(len(names) - SHOWN, 0)
 
 
 def memory_of_node(world: World, node: str) -> tuple[MemoryRow, ...]:
     """Return the memory of a node's GPUs, by index."""
-    gpus = sorted(world.gpus_by_node().get(node, ()), key=lambda one: one.spec.index)
+    gpus = sorted(world.gpus_by_node().get(node, ()), key=lambda gpu: gpu.spec.index)
     return tuple(map(memory_of_gpu, gpus))
 
 
@@ -112,17 +112,17 @@ def memory_of_gpu(gpu: Gpu) -> MemoryRow:
     """Return the memory of one GPU's slices."""
     sizes: Counter[int] = Counter()
     used = 0
-    for one in gpu.status.slices:
+    for gpu_slice in gpu.status.slices:
         # Devices that share a GPU instance share its memory, of which each uses a part.
-        sizes[one.place.start] = one.memory_bytes
-        used += one.memory_used_bytes
+        sizes[gpu_slice.place.start] = gpu_slice.memory_bytes
+        used += gpu_slice.memory_used_bytes
     for claim in gpu.status.claims:
-        before = sizes[claim.place.start] if claim.shared else 0
-        sizes[claim.place.start] = before + claim.memory_bytes
+        earlier_bytes = sizes[claim.place.start] if claim.shared else 0
+        sizes[claim.place.start] = earlier_bytes + claim.memory_bytes
         used += claim.memory_used_bytes
     claimed = len(gpu.status.claimed)
-    held = sum(bool(one.holders) for one in gpu.status.slices) + claimed
-    return MemoryRow(gpu, used, sizes.total(), len(gpu.status.slices) + claimed, held)
+    held_count = sum(bool(gpu_slice.holders) for gpu_slice in gpu.status.slices) + claimed
+    return MemoryRow(gpu, used, sizes.total(), len(gpu.status.slices) + claimed, held_count)
 
 
 def devices_of(world: World, node: str) -> Mapping[str, Device]:
@@ -146,18 +146,22 @@ def tables(scrape: Scrape, devices: Mapping[str, Device]) -> list[Table]:
     even if an earlier version of the exporter has repeated its last ones.
     """
     series = _add_rates(read_samples(scrape.text, _WANTED), scrape)
-    lost = {index for index, one in devices.items() if one.is_lost}
+    lost = {index for index, device in devices.items() if device.is_lost}
     for labels, value in series.get(_LOST, ()):
         change = lost.add if value else lost.discard
         change(labels.get("gpu", ""))
-    found = []
-    shown = [one for one in _OF_GPUS if one[0] in series] or list(_OF_GPUS if lost else ())
-    if shown:
-        found.append(_with_devices(_table("GPUs", shown, ("gpu",), series, lost), devices))
-    shown = [one for one in _OF_INSTANCES if one[0] in series]
-    if shown:
-        found.append(_table("Instances", shown, _INSTANCE_LABELS, series, lost))
-    return found
+    answer_tables = []
+    columns = [column for column in _OF_GPUS if column[0] in series] or list(
+        _OF_GPUS if lost else ()
+    )
+    if columns:
+        answer_tables.append(
+            _with_devices(_table("GPUs", columns, ("gpu",), series, lost), devices)
+        )
+    columns = [column for column in _OF_INSTANCES if column[0] in series]
+    if columns:
+        answer_tables.append(_table("Instances", columns, _INSTANCE_LABELS, series, lost))
+    return answer_tables
 
 
 def _add_rates(series: Series, scrape: Scrape) -> Series:
@@ -170,11 +174,13 @@ def _add_rates(series: Series, scrape: Scrape) -> Series:
         counter = name.removeprefix(_RATE)
         if name == counter or counter not in series:
             continue
-        before = {frozenset(labels.items()): value for labels, value in earlier.get(counter, ())}
+        earlier_values = {
+            frozenset(labels.items()): value for labels, value in earlier.get(counter, ())
+        }
         rates[name] = [
             (labels, growth(old, value) / scrape.seconds)
             for labels, value in series[counter]
-            if (old := before.get(frozenset(labels.items()))) is not None
+            if (old := earlier_values.get(frozenset(labels.items()))) is not None
         ]
     return {**series, **rates}
 
@@ -185,12 +191,14 @@ def _with_devices(table: Table, devices: Mapping[str, Device]) -> Table:
     head = (table.head[0], "Health", *memory_heads, *table.head[1:])
     rows = []
     for index, *cells in table.rows:
-        one = devices.get(index)
+        device = devices.get(index)
         memory = _LOST_CELL if cells and cells[0] == _LOST_CELL else ""
-        if one is not None and not memory and one.total_bytes:
-            memory = f"{one.used_bytes / 2**30:.1f} of {one.total_bytes / 2**30:.1f}"
-        board = f"{one.board_bytes / 2**30:.1f}" if one is not None and one.board_bytes else ""
-        health = one.health if one is not None else "no GPU object"
+        if device is not None and not memory and device.total_bytes:
+            memory = f"{device.used_bytes / 2**30:.1f} of {device.total_bytes / 2**30:.1f}"
+        board = (
+            f"{device.board_bytes / 2**30:.1f}" if device is not None and device.board_bytes else ""
+        )
+        health = device.health if device is not None else "no GPU object"
         rows.append((index, health, memory, board, *cells))
     return Table(table.title, head, tuple(rows), table.labels + 1)
 
@@ -207,8 +215,8 @@ def _table(
         rows |= {(index,): [_LOST_CELL] * len(columns) for index in lost}
     for place, (name, _, _, factor) in enumerate(columns):
         is_reading = name.startswith(_READINGS)
-        for given, value in series.get(name, ()):
-            key = tuple(given.get(label, "") for label in labels)
+        for series_labels, value in series.get(name, ()):
+            key = tuple(series_labels.get(label, "") for label in labels)
             cells = rows.setdefault(key, [""] * len(columns))
             is_lost = is_reading and key[0] in lost
             cells[place] = _LOST_CELL if is_lost else _format(value * factor)
@@ -216,7 +224,7 @@ def _table(
     names["GPU_CI_ID"] = "Compute instance"
     head = [names.get(label, label.capitalize()) for label in labels]
     head += [f"{text} ({unit})" if unit else text for _, text, unit, _ in columns]
-    ordered = sorted(rows.items(), key=lambda one: [_by_number(text) for text in one[0]])
+    ordered = sorted(rows.items(), key=lambda row: [_by_number(text) for text in row[0]])
     body = tuple((*key, *cells) for key, cells in ordered)
     return Table(title, tuple(head), body[:512], len(labels))
 
@@ -232,8 +240,10 @@ def _format(value: float) -> str:
 
 def utilisation(text: str) -> dict[str, list[float]]:
     """Return the activity of the engines that pods have, from 0 to 1, by "namespace/pod"."""
-    found: dict[str, list[float]] = {}
+    activities: dict[str, list[float]] = {}
     for labels, value in read_samples(text, (_ENGINE,)).get(_ENGINE, ()):
         if labels.get("pod") and 0 <= value <= 1:
-            found.setdefault(f"{labels.get('namespace', '')}/{labels['pod']}", []).append(value)
-    return found
+            activities.setdefault(f"{labels.get('namespace', '')}/{labels['pod']}", []).append(
+                value
+            )
+    return activities

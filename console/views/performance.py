@@ -22,8 +22,15 @@ _MOST_BYTES: Final = 1 << 40
 _MOST_DIGITS: Final = 15
 _DTYPES: Final = ("bf16", "fp16", "tf32", "fp8", "int8", "nvfp4")
 _MODELS: Final = (
-    *("llama-2-7b", "llama-2-13b", "llama-2-70b", "llama-3-8b", "llama-3-70b", "llama-3-405b"),
-    *("mixtral-8x7b", "mixtral-8x22b", "deepseek-v3"),
+    "llama-2-7b",
+    "llama-2-13b",
+    "llama-2-70b",
+    "llama-3-8b",
+    "llama-3-70b",
+    "llama-3-405b",
+    "mixtral-8x7b",
+    "mixtral-8x22b",
+    "deepseek-v3",
 )
 
 
@@ -67,18 +74,20 @@ class FormError(Exception):
     """A field of the form is invalid; the message names it."""
 
 
-def read_values(operation: Operation, given: Mapping[str, str]) -> dict[str, Any]:
+def read_values(operation: Operation, form: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of an operation's fields; absent ones have their defaults.
 
     Raises:
         FormError: a value is not a number within its bounds, or not one of the choices.
     """
-    return {one.name: _read(one, given.get(one.name, one.default)) for one in operation.fields}
+    return {
+        field.name: _read(field, form.get(field.name, field.default)) for field in operation.fields
+    }
 
 
-def read_boards(given: list[str]) -> tuple[str, ...]:
+def read_boards(board_names: list[str]) -> tuple[str, ...]:
     """Return the chosen boards without repetition. Raises FormError."""
-    names = tuple(dict.fromkeys(given)) or ("h100-80gb",)
+    names = tuple(dict.fromkeys(board_names)) or ("h100-80gb",)
     if len(names) > MOST_BOARDS:
         raise FormError(f"boards: at most {MOST_BOARDS} can be compared")
     for name in names:
@@ -94,11 +103,11 @@ def answer(operation: str, boards: tuple[str, ...], values: Values) -> Answer:
 
 @lru_cache(maxsize=_KEPT)
 def _answer(operation: str, boards: tuple[str, ...], values: tuple[tuple[str, Any], ...]) -> Answer:
-    one = OPERATIONS[operation]
+    chosen_operation = OPERATIONS[operation]
     try:
-        return one.ask(boards, dict(values))
+        return chosen_operation.ask(boards, dict(values))
     except PerfError as err:
-        return Answer(one.title, problem=str(err))
+        return Answer(chosen_operation.title, problem=str(err))
 
 
 def _read(field: Field, text: str) -> Any:
@@ -118,78 +127,81 @@ def _draw(title: str, predictions: list[Any]) -> Answer:
     from vgpu_sim.perf.pictures import figures_of
 
     notes = dict.fromkeys(
-        f"{one.board.name}: {one.fitted.note}" for one in predictions if one.fitted.note
+        f"{prediction.board.name}: {prediction.fitted.note}"
+        for prediction in predictions
+        if prediction.fitted.note
     )
     return Answer(title, tuple(figures_of(predictions, title)), tuple(notes))
 
 
-def _gemm(boards: tuple[str, ...], given: Values) -> Answer:
+def _gemm(boards: tuple[str, ...], values: Values) -> Answer:
     from vgpu_sim.perf.gemm.predict import predict
 
-    m, n, k = given["m"], given["n"], given["k"]
-    title = f"C[{m}, {n}] = A[{m}, {k}] B[{k}, {n}], {given['dtype']}"
-    return _draw(title, [predict(name, given["dtype"], m, n, k) for name in boards])
+    m, n, k = values["m"], values["n"], values["k"]
+    title = f"C[{m}, {n}] = A[{m}, {k}] B[{k}, {n}], {values['dtype']}"
+    return _draw(title, [predict(name, values["dtype"], m, n, k) for name in boards])
 
 
-def _attention(boards: tuple[str, ...], given: Values) -> Answer:
+def _attention(boards: tuple[str, ...], values: Values) -> Answer:
     from vgpu_sim.perf.attention.predict import predict
 
-    query = given["query"] or given["context"]
-    sizes: dict[str, Any] = {"batch": given["batch"], "query": query, "context": given["context"]}
-    sizes |= {"heads": given["heads"], "kv_heads": given["kv_heads"] or given["heads"]}
-    title = f"attention of {given['batch']} x {query} tokens on {given['context']}"
-    found = [predict(name, **sizes, head_dim=128, window=0) for name in boards]
-    return _draw(title, found)
+    query = values["query"] or values["context"]
+    sizes: dict[str, Any] = {"batch": values["batch"], "query": query, "context": values["context"]}
+    sizes |= {"heads": values["heads"], "kv_heads": values["kv_heads"] or values["heads"]}
+    title = f"attention of {values['batch']} x {query} tokens on {values['context']}"
+    predictions = [predict(name, **sizes, head_dim=128, window=0) for name in boards]
+    return _draw(title, predictions)
 
 
-def _moe(boards: tuple[str, ...], given: Values) -> Answer:
+def _moe(boards: tuple[str, ...], values: Values) -> Answer:
     from vgpu_sim.perf.moe.predict import predict
 
     fields: dict[str, Any] = {
-        name: given[name] for name in ("tokens", "hidden", "inner", "topk", "experts")
+        name: values[name] for name in ("tokens", "hidden", "inner", "topk", "experts")
     }
-    title = f"{given['topk']} of {given['experts']} experts for {given['tokens']} tokens"
+    title = f"{values['topk']} of {values['experts']} experts for {values['tokens']} tokens"
     fields |= {"ranks": 1, "distribution": "power_law_1.01", "dtype": "bf16"}
     return _draw(title, [predict(name, **fields) for name in boards])
 
 
-def _collective(boards: tuple[str, ...], given: Values) -> Answer:
+def _collective(boards: tuple[str, ...], values: Values) -> Answer:
     from vgpu_sim.perf.collective.predict import predict
 
-    op, gpus, size = given["op"], given["gpus"], given["bytes"]
+    op, gpus, size = values["op"], values["gpus"], values["bytes"]
     title = f"{op} of {size} bytes among {gpus} GPUs"
     return _draw(title, [predict(name, op, "bf16", gpus, size, None) for name in boards])
 
 
-def _copy(boards: tuple[str, ...], given: Values) -> Answer:
+def _copy(boards: tuple[str, ...], values: Values) -> Answer:
     from vgpu_sim.perf.stream.predict import copy
 
-    size, way = given["bytes"], given["direction"]
-    title = f"copy of {size} bytes, {way}"
-    return _draw(title, [copy(name, way, size) for name in boards])
+    size, direction = values["bytes"], values["direction"]
+    title = f"copy of {size} bytes, {direction}"
+    return _draw(title, [copy(name, direction, size) for name in boards])
 
 
-def _elementwise(boards: tuple[str, ...], given: Values) -> Answer:
+def _elementwise(boards: tuple[str, ...], values: Values) -> Answer:
     from vgpu_sim.perf.stream.predict import predict
 
-    rows, columns = given["rows"], given["columns"]
+    rows, columns = values["rows"], values["columns"]
     title = f"{rows} x {columns} elements, 2 bytes read and 2 written each"
     return _draw(title, [predict("elementwise", name, rows, columns, 2, 2) for name in boards])
 
 
-def _model(boards: tuple[str, ...], given: Values) -> Answer:
+def _model(boards: tuple[str, ...], values: Values) -> Answer:
     from vgpu_sim.perf.model_pictures import figures_of_models
     from vgpu_sim.perf.models import Serving, predict_serving
 
-    sizes = (given["tp"], given["batch"], given["in"], given["out"])
+    sizes = (values["tp"], values["batch"], values["in"], values["out"])
     reports = [
-        predict_serving(Serving(given["model"], name, *sizes), mechanistic=False) for name in boards
+        predict_serving(Serving(values["model"], name, *sizes), mechanistic=False)
+        for name in boards
     ]
-    title = f"{given['model']}, tp {sizes[0]}, {sizes[1]} sequences, {sizes[2]} in, {sizes[3]} out"
+    title = f"{values['model']}, tp {sizes[0]}, {sizes[1]} sequences, {sizes[2]} in, {sizes[3]} out"
     notes = [
-        f"{one.question.board}: TTFT {one.ttft_ms:.4g} ms, TPOT {one.tpot_ms:.4g} ms,"
-        f" {one.tokens_per_s:.0f} tokens/s, {one.memory.total:.1f} GB a rank"
-        for one in reports
+        f"{report.question.board}: TTFT {report.ttft_ms:.4g} ms, TPOT {report.tpot_ms:.4g} ms,"
+        f" {report.tokens_per_s:.0f} tokens/s, {report.memory.total:.1f} GB a rank"
+        for report in reports
     ]
     return Answer(title, tuple(figures_of_models(reports, [])), tuple(notes))
 
@@ -200,8 +212,8 @@ _BYTES: Final = Field("bytes", "Bytes", "67108864", _MOST_BYTES)
 _OPS: Final = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
-    one.name: one
-    for one in (
+    operation.name: operation
+    for operation in (
         Operation(
             "gemm",
             "Matrix product",

@@ -52,9 +52,9 @@ def read_query(text: str) -> Query:
     if instance is not None:
         text = text.replace(instance[0], " ", 1)
     words = _AT.sub(r"\1@\2", text).split()
-    places = [one for one in words if "@" in one]
+    places = [word for word in words if "@" in word]
     return Query(
-        tuple(one for one in words if one not in places),
+        tuple(word for word in words if word not in places),
         places[0] if places else "",
         instance[1] if instance is not None else "",
     )
@@ -68,33 +68,39 @@ def find_slices(
     With ``profile``, only slices of this profile match.
     """
     query = read_query(text)
-    found = [
-        one
-        for one in details.every_slice(world)
-        if profile in ("", one.slice.profile)
-        and _matches(one, query)
-        and (not namespace or namespace in _namespaces(one))
+    matches = [
+        found_slice
+        for found_slice in details.every_slice(world)
+        if profile in ("", found_slice.slice.profile)
+        and _matches(found_slice, query)
+        and (not namespace or namespace in _namespaces(found_slice))
     ]
-    found.sort(key=lambda one: (one.gpu.spec.node_name, one.gpu.spec.index, one.slice.start))
-    return found[:SHOWN], max(len(found) - SHOWN, 0)
+    matches.sort(
+        key=lambda found_slice: (
+            found_slice.gpu.spec.node_name,
+            found_slice.gpu.spec.index,
+            found_slice.slice.start,
+        )
+    )
+    return matches[:SHOWN], max(len(matches) - SHOWN, 0)
 
 
 def name_slices(tables: Iterable[Table], gpus: Sequence[Gpu]) -> list[Table]:
     """Replace the columns of profile and instance of an exporter's table by the place."""
-    known = {
+    place_names = {
         (str(gpu.spec.index), *_labels_of(place, gpu.spec.board)): str(place)
         for gpu in gpus
-        for place in (one.place for one in details.entries_of(gpu))
+        for place in (gpu_slice.place for gpu_slice in details.entries_of(gpu))
     }
-    return [_name(one, known) for one in tables]
+    return [_name(table, place_names) for table in tables]
 
 
 def pages_of_slices(gpus: Iterable[Gpu]) -> dict[tuple[str, str], str]:
     """Return the UUIDs of slices by the index of the GPU and the place, as tables name it."""
     return {
-        (str(gpu.spec.index), str(one.place)): one.uuid
+        (str(gpu.spec.index), str(gpu_slice.place)): gpu_slice.uuid
         for gpu in gpus
-        for one in details.entries_of(gpu)
+        for gpu_slice in details.entries_of(gpu)
     }
 
 
@@ -104,16 +110,16 @@ def _labels_of(place: Place, board: str) -> tuple[str, str]:
     return ("", "") if is_whole else (place.profile, number_place(place, board))
 
 
-def _name(table: Table, known: dict[tuple[str, str, str], str]) -> Table:
+def _name(table: Table, place_names: dict[tuple[str, str, str], str]) -> Table:
     columns = ("Profile", "Instance", "Compute instance")
     if not set(columns) <= set(table.head):
         return table
-    first, number, inner = (table.head.index(one) for one in columns)
+    first, number, inner = (table.head.index(column) for column in columns)
     rows = []
     for row in table.rows:
         text = f"instance {row[number]}" if row[number] else ""
         text += f", compute instance {row[inner]}" if row[inner] else ""
-        place = known.get((row[0], row[first], text), row[first])
+        place = place_names.get((row[0], row[first], text), row[first])
         name = f"{place} ({text})" if text else place
         rows.append((*row[:first], name, *row[inner + 1 :]))
     head = (*table.head[:first], "Slice", *table.head[inner + 1 :])
@@ -129,21 +135,26 @@ def number_place(place: Place, board: str) -> str:
         return ""
 
 
-def _matches(one: FoundSlice, query: Query) -> bool:
-    place = one.slice.place
+def _matches(found_slice: FoundSlice, query: Query) -> bool:
+    place = found_slice.slice.place
     if query.place and query.place != str(place).lower():
         return False
-    number = number_place(place, one.gpu.spec.board)
+    number = number_place(place, found_slice.gpu.spec.board)
     if query.instance and number.partition(",")[0] != f"instance {query.instance}":
         return False
     if not query.words:
         return True
-    holders = (f"{h.namespace}/{h.name}" for h in one.holders)
-    names = (one.slice.uuid, str(place), one.gpu.name, one.gpu.spec.node_name)
-    whole = "\n".join((*names, *one.claims, *holders)).lower()
+    holders = (f"{h.namespace}/{h.name}" for h in found_slice.holders)
+    names = (
+        found_slice.slice.uuid,
+        str(place),
+        found_slice.gpu.name,
+        found_slice.gpu.spec.node_name,
+    )
+    whole = "\n".join((*names, *found_slice.claims, *holders)).lower()
     return all(word in whole for word in query.words)
 
 
-def _namespaces(one: FoundSlice) -> Iterator[str]:
-    yield from (holder.namespace for holder in one.holders)
-    yield from (claim.partition("/")[0] for claim in one.claims)
+def _namespaces(found_slice: FoundSlice) -> Iterator[str]:
+    yield from (holder.namespace for holder in found_slice.holders)
+    yield from (claim.partition("/")[0] for claim in found_slice.claims)

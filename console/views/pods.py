@@ -56,38 +56,38 @@ def describe_pod(model: ClusterModel, namespace: str, name: str) -> PodLine:
 def split_names(model: ClusterModel, text: str) -> Iterator[str | PodLine]:
     """Yield the parts of a message; those that name known pods as pods."""
     end = 0
-    for found in _NAMED.finditer(text):
-        record = model.pods.get(found[0].rstrip("."))
+    for match in _NAMED.finditer(text):
+        record = model.pods.get(match[0].rstrip("."))
         if record is None:
             continue
-        yield text[end : found.start()]
+        yield text[end : match.start()]
         yield _line(record)
-        end = found.start() + len(record.key)
+        end = match.start() + len(record.key)
     yield text[end:]
 
 
 def list_pods(
-    model: ClusterModel, known: AbstractSet[str], namespace: str = "", text: str = ""
+    model: ClusterModel, known_keys: AbstractSet[str], namespace: str = "", text: str = ""
 ) -> tuple[list[PodRow], int]:
     """Return pods with devices or requests, by name, and how many more there are.
 
-    ``known`` are the keys of the model's pods, which change meanwhile. Pods that hold slices but
-    are not known any more are listed, too.
+    ``known_keys`` are the keys of the model's pods, which change meanwhile. Pods that hold slices
+    but are not known any more are listed, too.
     """
-    held: dict[str, list[FoundSlice]] = {}
-    for one in details.every_slice(model.world()):
-        for holder in one.holders:
-            held.setdefault(f"{holder.namespace}/{holder.name}", []).append(one)
+    slices_by_pod: dict[str, list[FoundSlice]] = {}
+    for found_slice in details.every_slice(model.world()):
+        for holder in found_slice.holders:
+            slices_by_pod.setdefault(f"{holder.namespace}/{holder.name}", []).append(found_slice)
     keys = sorted(
         key
-        for key in known | held.keys()
+        for key in known_keys | slices_by_pod.keys()
         if text in key and namespace in ("", key.partition("/")[0])
     )
     rows = []
     for key in keys[:SHOWN]:
         space, _, name = key.partition("/")
         line = describe_pod(model, space, name)
-        rows.append(PodRow(line, tuple(held.get(key, ())), model.pods.get(key)))
+        rows.append(PodRow(line, tuple(slices_by_pod.get(key, ())), model.pods.get(key)))
     return rows, len(keys) - len(rows)
 
 

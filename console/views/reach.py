@@ -78,18 +78,18 @@ EMPTY: Final = Matrix((), (), 0, ())
 
 def matrix(fabric: Fabric, namespace: str = "", first: int = 0) -> Matrix:
     """Return the matrix of the pods that hold an HCA."""
-    pods, more = select_pods(fabric, namespace, first)
+    pods, hidden_count = select_pods(fabric, namespace, first)
     cells = tuple(tuple(_cell(fabric, a, b) for b in pods) for a in pods)
     spaces = tuple(sorted({pod.namespace for pod in fabric.pods.values()}))
-    return Matrix(pods, cells, more, spaces)
+    return Matrix(pods, cells, hidden_count, spaces)
 
 
 def select_pods(fabric: Fabric, namespace: str, first: int) -> tuple[tuple[PodFacts, ...], int]:
     """Return the pods of one page of the matrix, and how many others it does not have."""
     pods = sorted(fabric.pods.values(), key=lambda pod: (pod.namespace, pod.name))
     chosen = [pod for pod in pods if namespace in ("", pod.namespace)]
-    found = tuple(chosen[first : first + SHOWN])
-    return found, len(chosen) - len(found)
+    page_pods = tuple(chosen[first : first + SHOWN])
+    return page_pods, len(chosen) - len(page_pods)
 
 
 def explain_pair(fabric: Fabric, source: str, destination: str) -> Sequence[Explanation]:
@@ -112,11 +112,13 @@ def explain_verb(fabric: Fabric, source: str, destination: str, verb: Verb) -> E
 
 def _cell(fabric: Fabric, source: PodFacts, destination: PodFacts) -> Cell:
     try:
-        found = fabric.explainer().explain(Question(_name(source), _name(destination), Verb.SEND))
+        explanation = fabric.explainer().explain(
+            Question(_name(source), _name(destination), Verb.SEND)
+        )
     except QuestionError as err:
         return Cell(NONE, problem=str(err))
-    verdict = found.verdict
-    reasons = tuple(map(_describe_half, found.halves))
+    verdict = explanation.verdict
+    reasons = tuple(map(_describe_half, explanation.halves))
     passing = grants.passing_verbs(verdict)
     return Cell(passing, verdict.audited, verdict.partition_shared, reasons=reasons)
 

@@ -62,11 +62,11 @@ class GpuRollout:
     deadline: datetime.datetime | None = None
     retry: str = ""
 
-    def left_s(self, now: datetime.datetime) -> int | None:
+    def left_s(self, moment: datetime.datetime) -> int | None:
         """Return the seconds until the deadline; 0 once it has passed, None without one."""
         if self.deadline is None:
             return None
-        return max(math.ceil((self.deadline - now).total_seconds()), 0)
+        return max(math.ceil((self.deadline - moment).total_seconds()), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +102,28 @@ class LayoutRollout:
         """Return the evictions that the API server refuses; empty if none."""
         return "" if self.is_finished else find_refusals(self.layout)
 
-    def left_s(self, now: datetime.datetime) -> int | None:
+    def left_s(self, moment: datetime.datetime) -> int | None:
         """Return the seconds until the first deadline, or None."""
-        found = [left for one in self.unfinished if (left := one.left_s(now)) is not None]
-        return min(found, default=None)
+        times_left_s = [
+            gpu_left_s
+            for rollout in self.unfinished
+            if (gpu_left_s := rollout.left_s(moment)) is not None
+        ]
+        return min(times_left_s, default=None)
 
     @property
     def retry(self) -> str:
         """Return how to have the layout tried again after a roll-back; empty without one."""
-        return next((one.retry for one in self.unfinished if one.retry), "")
+        return next((rollout.retry for rollout in self.unfinished if rollout.retry), "")
 
     @property
     def verdict(self) -> Condition | None:
         """Return the condition in which the operator describes the rollout: Degraded if it is true,
         else Ready.
         """
-        found = {one.type: one for one in self.layout.status.conditions}
-        degraded = found.get("Degraded")
-        return degraded if degraded and degraded.status == "True" else found.get("Ready")
+        conditions = {condition.type: condition for condition in self.layout.status.conditions}
+        degraded = conditions.get("Degraded")
+        return degraded if degraded and degraded.status == "True" else conditions.get("Ready")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +142,18 @@ class Unfinished:
 def find_rollouts(world: World) -> tuple[LayoutRollout, ...]:
     """Return the rollouts of all layouts, unfinished ones first."""
     gpus: dict[str, list[GpuRollout]] = {name: [] for name in world.layouts}
-    taken: dict[str, dict[str, str]] = {name: {} for name in world.layouts}
+    taken_gpus: dict[str, dict[str, str]] = {name: {} for name in world.layouts}
     for gpu, role in selection.every_role(world):
         layout = world.layouts[role.layout]
         match role.part:
             case Part.TAKEN:
-                taken[layout.name][gpu.name] = role.follows
+                taken_gpus[layout.name][gpu.name] = role.follows
             case Part.CLAIMS:
                 pass  # layouts have no effect on such GPUs
             case Part.OWN | Part.UNPLACEABLE:
                 gpus[layout.name].append(_assess(world, gpu, layout, role))
-    found = [_sum(world.layouts[name], gpus[name], taken[name]) for name in sorted(gpus)]
-    return tuple(sorted(found, key=lambda one: one.is_finished))
+    rollouts = [_sum(world.layouts[name], gpus[name], taken_gpus[name]) for name in sorted(gpus)]
+    return tuple(sorted(rollouts, key=lambda rollout: rollout.is_finished))
 
 
 def find_rollout(world: World, gpu: Gpu) -> GpuRollout | None:
@@ -163,10 +167,13 @@ def find_rollout(world: World, gpu: Gpu) -> GpuRollout | None:
     return None
 
 
-def find_explained(rollouts: Iterable[LayoutRollout], found: GpuRollout) -> GpuRollout:
+def find_explained(rollouts: Iterable[LayoutRollout], gpu_rollout: GpuRollout) -> GpuRollout:
     """Return the change of a GPU with the reason that its layout's rollout gives for its wait."""
-    every = (one for layout in rollouts for one in layout.unfinished)
-    return next((one for one in every if one.gpu.name == found.gpu.name), found)
+    every = (explained for layout in rollouts for explained in layout.unfinished)
+    return next(
+        (explained for explained in every if explained.gpu.name == gpu_rollout.gpu.name),
+        gpu_rollout,
+    )
 
 
 def unfinished_layouts(world: World) -> list[Unfinished]:
@@ -196,10 +203,10 @@ def _find_problem(layout: Layout) -> str:
     """
     if layout.status.observed_generation < layout.meta.generation:
         return ""
-    for one in layout.status.conditions:
-        is_degraded = one.type == ConditionType.DEGRADED.value and one.status == "True"
-        if is_degraded or one.reason == Reason.NO_GPUS:
-            return f"{one.reason}: {one.message}"
+    for condition in layout.status.conditions:
+        is_degraded = condition.type == ConditionType.DEGRADED.value and condition.status == "True"
+        if is_degraded or condition.reason == Reason.NO_GPUS:
+            return f"{condition.reason}: {condition.message}"
     return ""
 
 
@@ -224,24 +231,28 @@ def describe_retry(layout: Layout) -> str:
     )
 
 
-def _sum(layout: Layout, gpus: Sequence[GpuRollout], taken: Mapping[str, str]) -> LayoutRollout:
-    rest = [one for one in gpus if one.phase is not Phase.APPLIED]
-    rest.sort(key=lambda one: (_ORDER.index(one.phase), one.gpu.name))
-    counted = Counter(one.phase for one in gpus)
+def _sum(
+    layout: Layout, gpus: Sequence[GpuRollout], taken_gpus: Mapping[str, str]
+) -> LayoutRollout:
+    unfinished = [rollout for rollout in gpus if rollout.phase is not Phase.APPLIED]
+    unfinished.sort(key=lambda rollout: (_ORDER.index(rollout.phase), rollout.gpu.name))
+    counted = Counter(rollout.phase for rollout in gpus)
     underway = counted[Phase.CHANGING] + counted[Phase.WAITING]
-    rest = [_explain_wait(layout, one, counted, underway) for one in rest]
+    unfinished = [_explain_wait(layout, rollout, counted, underway) for rollout in unfinished]
     counts = {phase: counted[phase] for phase in reversed(_ORDER)}
-    return LayoutRollout(layout, counts, tuple(rest), taken)
+    return LayoutRollout(layout, counts, tuple(unfinished), taken_gpus)
 
 
 def _explain_wait(
-    layout: Layout, one: GpuRollout, counted: Mapping[Phase, int], underway: int
+    layout: Layout, gpu_rollout: GpuRollout, counted: Mapping[Phase, int], underway: int
 ) -> GpuRollout:
     """Add why a GPU has not begun, or which evictions the API server refuses that it waits for."""
-    if one.phase is Phase.WAITING and (refused := _refusals_of(layout, one.message)):
-        return replace(one, message=f"{one.message}; eviction refused: {refused}")
-    if one.phase is not Phase.PENDING or one.message:
-        return one
+    if gpu_rollout.phase is Phase.WAITING and (
+        refused := _refusals_of(layout, gpu_rollout.message)
+    ):
+        return replace(gpu_rollout, message=f"{gpu_rollout.message}; eviction refused: {refused}")
+    if gpu_rollout.phase is not Phase.PENDING or gpu_rollout.message:
+        return gpu_rollout
     limit = layout.spec.rollout.unavailable_of(sum(counted.values()))
     if counted[Phase.ROLLED_BACK]:
         text = STOPPED
@@ -254,20 +265,20 @@ def _explain_wait(
         )
     else:
         text = "is due: the operator begins some GPUs at a time"
-    return replace(one, message=text)
+    return replace(gpu_rollout, message=text)
 
 
 def _refusals_of(layout: Layout, message: str) -> str:
     """Return the refused evictions of the pods that a message names."""
     pods = frozenset(_POD.findall(message))
     parts = find_refusals(layout).split("; ")
-    return "; ".join(one for one in parts if one.partition(": ")[0] in pods)
+    return "; ".join(refusal for refusal in parts if refusal.partition(": ")[0] in pods)
 
 
 def find_refusals(layout: Layout) -> str:
     """Return the evictions that the API server refuses, as the layout's conditions name them."""
-    for one in layout.status.conditions:
-        refused = one.message.partition(_REFUSED)[2]
+    for condition in layout.status.conditions:
+        refused = condition.message.partition(_REFUSED)[2]
         if refused:
             return refused
     return ""
@@ -275,8 +286,10 @@ def find_refusals(layout: Layout) -> str:
 
 def _compare_slices(gpu: Gpu) -> str:
     """Return whether a GPU that is not healthy has the slices of its layout."""
-    there = {one.place for one in gpu.status.slices if one.state is SliceState.ACTIVE}
-    if there == {one.place for one in gpu.spec.instances}:
+    present_places = {
+        gpu_slice.place for gpu_slice in gpu.status.slices if gpu_slice.state is SliceState.ACTIVE
+    }
+    if present_places == {instance.place for instance in gpu.spec.instances}:
         return "its slices are those of the layout"
     return "its slices are not yet those of the layout"
 
@@ -287,13 +300,13 @@ def _assess(world: World, gpu: Gpu, layout: Layout, role: Role) -> GpuRollout:
         return GpuRollout(gpu, Phase.FAILED, problem)
     if gpu.spec.node_name not in world.nodes:
         return GpuRollout(gpu, Phase.PENDING, f"node {gpu.spec.node_name} does not exist")
-    found = assessment.assess(world, gpu, layout)
-    if found.reason is Reason.DEADLINE_EXCEEDED:
-        return GpuRollout(gpu, Phase.ROLLED_BACK, found.message, retry=describe_retry(layout))
-    if found.state is State.FAILED and found.reason in _OF_HEALTH:
-        return GpuRollout(gpu, Phase.UNHEALTHY, f"{found.message}; {_compare_slices(gpu)}")
+    progress = assessment.assess(world, gpu, layout)
+    if progress.reason is Reason.DEADLINE_EXCEEDED:
+        return GpuRollout(gpu, Phase.ROLLED_BACK, progress.message, retry=describe_retry(layout))
+    if progress.state is State.FAILED and progress.reason in _OF_HEALTH:
+        return GpuRollout(gpu, Phase.UNHEALTHY, f"{progress.message}; {_compare_slices(gpu)}")
     deadline = None
     begun = change.read_change(gpu).begun
-    if found.has_deadline and begun is not None:
+    if progress.has_deadline and begun is not None:
         deadline = begun + datetime.timedelta(seconds=layout.spec.rollout.deadline_seconds)
-    return GpuRollout(gpu, _PHASES[found.state], found.message, deadline)
+    return GpuRollout(gpu, _PHASES[progress.state], progress.message, deadline)

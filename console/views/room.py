@@ -59,14 +59,16 @@ class Room:
 def find_room(survey: Survey, profile: str) -> Room:
     """Return where a slice of a profile is free or could be created without moving a pod."""
     boards = {state.board for state in survey.states}
-    names = sorted({one.name for board in boards for one in board.device_profiles})
+    names = sorted(
+        {device_profile.name for board in boards for device_profile in board.device_profiles}
+    )
     if profile not in names:
         return Room((), 0, known=tuple(names))
-    states = [one for of_node in survey.usable_by_node.values() for one in of_node]
-    found = [one for state in states for one in _of_gpu(survey, state, profile)]
-    found.sort(key=lambda one: (not one.free, one.gpu.spec.node_name, one.gpu.spec.index))
+    states = [state for of_node in survey.usable_by_node.values() for state in of_node]
+    rooms = [room for state in states for room in _of_gpu(survey, state, profile)]
+    rooms.sort(key=lambda room: (not room.free, room.gpu.spec.node_name, room.gpu.spec.index))
     claims = islice(_for_claims(survey, profile), SHOWN)
-    return Room(tuple(found[:SHOWN]), max(len(found) - SHOWN, 0), tuple(claims))
+    return Room(tuple(rooms[:SHOWN]), max(len(rooms) - SHOWN, 0), tuple(claims))
 
 
 def _for_claims(survey: Survey, profile: str) -> Iterator[ClaimRoom]:
@@ -79,10 +81,10 @@ def _for_claims(survey: Survey, profile: str) -> Iterator[ClaimRoom]:
             continue
         try:
             board = geometry.board(gpu.spec.board)
-            every = [board.instance(*one.place) for one in gpu.status.claims]
-            for one in gpu.status.slices:
-                instance = board.instance(*one.place)
-                if one.holders or not instance.profile.is_whole:
+            every = [board.instance(*claim.place) for claim in gpu.status.claims]
+            for gpu_slice in gpu.status.slices:
+                instance = board.instance(*gpu_slice.place)
+                if gpu_slice.holders or not instance.profile.is_whole:
                     every.append(instance)
         except MigError:
             continue  # the GPU reports a place that its board does not have
@@ -93,7 +95,11 @@ def _for_claims(survey: Survey, profile: str) -> Iterator[ClaimRoom]:
 
 def _of_gpu(survey: Survey, state: GpuState, profile: str) -> Iterator[GpuRoom]:
     gpu = survey.world.gpus[state.name]
-    free = tuple(one for one in gpu.status.slices if one.profile == profile and _is_free(gpu, one))
+    free = tuple(
+        gpu_slice
+        for gpu_slice in gpu.status.slices
+        if gpu_slice.profile == profile and _is_free(gpu, gpu_slice)
+    )
     try:
         fits = pools.advise([state], profile, 1).now
     except MigError:
@@ -121,16 +127,22 @@ def _places(state: GpuState, profile: str) -> Iterator[Place]:
     return _find_places(state.board, tuple(state.held), profile)
 
 
-def _find_places(board: Board, taken: Sequence[Instance], profile: str) -> Iterator[Place]:
+def _find_places(board: Board, occupants: Sequence[Instance], profile: str) -> Iterator[Place]:
     for start in range(board.placement_units):
         try:
             instance = board.instance(profile, start)
         except MigError:
             continue  # not a placement of this profile
-        if not any(one.profile.is_whole or one.overlaps(instance) for one in taken):
+        if not any(
+            occupant.profile.is_whole or occupant.overlaps(instance) for occupant in occupants
+        ):
             yield Place(profile, start, None)
 
 
-def _is_free(gpu: Gpu, one: Slice) -> bool:
-    is_offered = one.state is SliceState.ACTIVE and one.admitted and is_in_service(gpu, one)
-    return is_offered and not one.holders
+def _is_free(gpu: Gpu, gpu_slice: Slice) -> bool:
+    is_offered = (
+        gpu_slice.state is SliceState.ACTIVE
+        and gpu_slice.admitted
+        and is_in_service(gpu, gpu_slice)
+    )
+    return is_offered and not gpu_slice.holders

@@ -146,17 +146,17 @@ class Timeline:
 def read_time(text: str) -> datetime.datetime | None:
     """Parse a time of a query, which is in UTC unless it has a time zone; None if it is invalid."""
     try:
-        found = datetime.datetime.fromisoformat(text)
-        return found if found.tzinfo is not None else found.replace(tzinfo=datetime.UTC)
+        moment = datetime.datetime.fromisoformat(text)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
     except ValueError:
         return None
 
 
-def read_span(period: str, since: str, until: str, now: datetime.datetime) -> Span:
+def read_span(period: str, since: str, until: str, moment: datetime.datetime) -> Span:
     """Return the span that a query names; with a period, the later of two beginnings counts."""
     first = read_time(since)
     if period in PERIODS:
-        recent = now - datetime.timedelta(seconds=PERIODS[period])
+        recent = moment - datetime.timedelta(seconds=PERIODS[period])
         first = max(first, recent) if first is not None else recent
     return Span(first, read_time(until))
 
@@ -173,7 +173,7 @@ def relevant_events(
         if event.is_scheduling:
             pod = pods.get(f"{event.namespace}/{event.name}")
             waits = pod is not None and why.is_pending(world, pod)
-            if not waits and not any(f"{one}/" in event.message for one in prefixes):
+            if not waits and not any(f"{prefix}/" in event.message for prefix in prefixes):
                 continue
         yield event
 
@@ -186,17 +186,22 @@ def view_timeline(
     span: Span = ALWAYS,
 ) -> Timeline:
     """Return the latest entries of a lane and a span of time that contain a text."""
-    found = [
+    matches = [
         placed
-        for one in _entries(world, events)
-        if lane in ("", one.lane) and _matches(one, text)
-        if (placed := span.place(one)) is not None
+        for timeline_entry in _entries(world, events)
+        if lane in ("", timeline_entry.lane) and _matches(timeline_entry, text)
+        if (placed := span.place(timeline_entry)) is not None
     ]
-    found.sort(key=lambda one: one.order, reverse=True)
-    shown = found[:SHOWN]
-    marks = tuple(_marks(shown))
-    ends = (shown[-1].at, shown[0].at) if shown else ("", "")
-    return Timeline(tuple(shown), marks, *ends, len(found) - len(shown))
+    matches.sort(key=lambda timeline_entry: timeline_entry.order, reverse=True)
+    shown_entries = matches[:SHOWN]
+    marks = tuple(_marks(shown_entries))
+    return Timeline(
+        entries=tuple(shown_entries),
+        marks=marks,
+        first=shown_entries[-1].at if shown_entries else "",
+        last=shown_entries[0].at if shown_entries else "",
+        more=len(matches) - len(shown_entries),
+    )
 
 
 def group_entries(world: World, entries: Iterable[Entry]) -> tuple[Line, ...]:
@@ -208,12 +213,19 @@ def group_entries(world: World, entries: Iterable[Entry]) -> tuple[Line, ...]:
     groups: dict[tuple[str, ...], list[Entry]] = {}
     every = tuple(entries)
     owners = _find_owners(world, every)
-    for place, one in enumerate(every):
-        groups.setdefault(_cause(one, owners) or (str(place),), []).append(one)
+    for place, timeline_entry in enumerate(every):
+        groups.setdefault(_cause(timeline_entry, owners) or (str(place),), []).append(
+            timeline_entry
+        )
     lines = []
-    for key, (first, *others) in groups.items():
-        names = len({(one.namespace, one.name) for one in (first, *others)})
-        lines.append(Line(first, len(others), names, key[-1] if others else ""))
+    for key, (first, *repeats) in groups.items():
+        names = len(
+            {
+                (timeline_entry.namespace, timeline_entry.name)
+                for timeline_entry in (first, *repeats)
+            }
+        )
+        lines.append(Line(first, len(repeats), names, key[-1] if repeats else ""))
     return tuple(lines)
 
 
@@ -223,16 +235,22 @@ def _find_owners(world: World, entries: Iterable[Entry]) -> Mapping[str, str]:
     A large cluster has tens of thousands of slices. The events of most causes include one about the
     GPU itself, so the GPUs that entries name are searched first, and others only for what is left.
     """
-    changes = [(one, found["uuid"]) for one in entries if (found := _change_of(one))]
-    wanted = {uuid for _, uuid in changes}
-    named = dict.fromkeys(one.name for one, _ in changes if one.kind == "GPU")
+    changes = [
+        (timeline_entry, health_change["uuid"])
+        for timeline_entry in entries
+        if (health_change := _change_of(timeline_entry))
+    ]
+    named_uuids = {uuid for _, uuid in changes}
+    named = dict.fromkeys(
+        timeline_entry.name for timeline_entry, _ in changes if timeline_entry.kind == "GPU"
+    )
     first = (world.gpus[name] for name in named if name in world.gpus)
     owners: dict[str, str] = {}
     for gpu in chain(first, world.gpus.values()):
-        if len(owners) == len(wanted):
+        if len(owners) == len(named_uuids):
             break
-        uuids = (gpu.spec.uuid, *(one.uuid for one in entries_of(gpu)))
-        owners.update((uuid, gpu.name) for uuid in uuids if uuid in wanted)
+        uuids = (gpu.spec.uuid, *(gpu_slice.uuid for gpu_slice in entries_of(gpu)))
+        owners.update((uuid, gpu.name) for uuid in uuids if uuid in named_uuids)
     return owners
 
 
@@ -250,11 +268,11 @@ def _cause(entry: Entry, owners: Mapping[str, str]) -> tuple[str, ...]:
     """
     if entry.kind == "Pod" and entry.reason == _FAILED:
         return (entry.kind, entry.namespace, entry.name, _FAILED, f"{entry.namespace}/{entry.name}")
-    found = _change_of(entry)
-    if found is None or found["uuid"] not in owners:
+    health_change = _change_of(entry)
+    if health_change is None or health_change["uuid"] not in owners:
         return ()
     minute = str(int(entry.order[0]) // _TOGETHER_S)
-    return (owners[found["uuid"]], minute, found["health"])
+    return (owners[health_change["uuid"]], minute, health_change["health"])
 
 
 def entries_about(
@@ -269,26 +287,29 @@ def entries_about(
     had its name.
     """
     about = [
-        one
-        for one in _entries(world, events)
-        if (one.kind, one.name, one.namespace) == (kind, name, namespace)
-        and (not uid or one.uid in ("", uid))
+        timeline_entry
+        for timeline_entry in _entries(world, events)
+        if (timeline_entry.kind, timeline_entry.name, timeline_entry.namespace)
+        == (kind, name, namespace)
+        and (not uid or timeline_entry.uid in ("", uid))
     ]
-    return tuple(sorted(about, key=lambda one: one.order, reverse=True)[:50])
+    return tuple(sorted(about, key=lambda timeline_entry: timeline_entry.order, reverse=True)[:50])
 
 
 def health_changes(events: Iterable[EventRecord], gpu: Gpu, since: str) -> tuple[Entry, ...]:
     """Return the changes of health of a GPU and its slices from a time on, the oldest first: the
     events about the GPU, and those about the pods that held the slices then.
     """
-    uuids = {gpu.spec.uuid, *(one.uuid for one in entries_of(gpu))}
+    uuids = {gpu.spec.uuid, *(gpu_slice.uuid for gpu_slice in entries_of(gpu))}
     start = order_of(since)[0]
-    found = [
-        one
-        for one in map(_event, events)
-        if one.order[0] >= start and (change := _change_of(one)) and change["uuid"] in uuids
+    changes = [
+        timeline_entry
+        for timeline_entry in map(_event, events)
+        if timeline_entry.order[0] >= start
+        and (change := _change_of(timeline_entry))
+        and change["uuid"] in uuids
     ]
-    return tuple(sorted(found, key=lambda one: one.order)[:SHOWN])
+    return tuple(sorted(changes, key=lambda timeline_entry: timeline_entry.order)[:SHOWN])
 
 
 def _entries(world: World, events: Iterable[EventRecord]) -> Iterator[Entry]:
@@ -327,9 +348,15 @@ def _faults(world: World) -> Iterator[Entry]:
     for name, fault in world.faults.items():
         status = fault.status
         where = f"{status.gpu}{f', slice {status.slice}' if status.slice else ''}"
-        now = f"it is {status.phase} now" if status.phase else "the operator has not processed it"
-        said = [one.message for one in status.conditions if one.status == "False" and one.message]
-        what = f"{status.fault} on {where}: {now}" if status.gpu else now
+        phase_text = (
+            f"it is {status.phase} now" if status.phase else "the operator has not processed it"
+        )
+        refusals = [
+            condition.message
+            for condition in status.conditions
+            if condition.status == "False" and condition.message
+        ]
+        summary = f"{status.fault} on {where}: {phase_text}" if status.gpu else phase_text
         yield Entry(
             at=fault.meta.created,
             lane=FAULT,
@@ -337,7 +364,7 @@ def _faults(world: World) -> Iterator[Entry]:
             namespace="",
             name=name,
             reason=_REQUESTED,
-            message="; ".join((what, *said)),
+            message="; ".join((summary, *refusals)),
             order=order_of(fault.meta.created),
             uid=fault.meta.uid,
         )
@@ -349,13 +376,15 @@ def _matches(entry: Entry, text: str) -> bool:
 
 
 def _marks(entries: list[Entry]) -> Iterator[Mark]:
-    times = [(row, parse_timestamp(one.at)) for row, one in enumerate(entries)]
-    known: list[tuple[int, datetime.datetime]] = [(r, t) for r, t in times if t is not None]
-    if not known:
+    times = [
+        (row, parse_timestamp(timeline_entry.at)) for row, timeline_entry in enumerate(entries)
+    ]
+    timed_rows: list[tuple[int, datetime.datetime]] = [(r, t) for r, t in times if t is not None]
+    if not timed_rows:
         return
-    first, last = min(t for _, t in known), max(t for _, t in known)
+    first, last = min(t for _, t in timed_rows), max(t for _, t in timed_rows)
     span_s = max((last - first).total_seconds(), 1.0)
-    for row, moment in known:
+    for row, moment in timed_rows:
         share = (moment - first).total_seconds() / span_s
         lane = LANES.index(entries[row].lane)
         yield Mark(round(8 + share * (WIDTH - 16), 1), lane, row)

@@ -53,31 +53,31 @@ def rows(world: World, text: str) -> tuple[tuple[Row, ...], int]:
     """Return up to 200 nodes whose names contain a text, and how many more there are."""
     by_node = world.gpus_by_node()
     names = sorted(name for name in by_node if text in name)
-    found = []
+    node_rows = []
     for name in names[:SHOWN]:
         first = by_node[name][0].spec
-        known = first.facts.topology if len(first.facts.topology) < 40 else "custom"
+        topology = first.facts.topology if len(first.facts.topology) < 40 else "custom"
         hcas = _hcas(world, first.pool)
-        found.append(Row(name, first.pool, first.board, known, len(by_node[name]), hcas))
-    return tuple(found), max(len(names) - SHOWN, 0)
+        node_rows.append(Row(name, first.pool, first.board, topology, len(by_node[name]), hcas))
+    return tuple(node_rows), max(len(names) - SHOWN, 0)
 
 
 def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFIC) -> NodeTopology:
     """Return the drawing of one node with GPUs, and with the traffic of its devices' links."""
     from vgpu_sim.perf.pictures import figure_of_network, network_of  # imports numpy
 
-    gpus = sorted(world.gpus_by_node()[node], key=lambda one: one.spec.index)
-    if len({(one.spec.facts.topology, one.spec.board) for one in gpus}) > 1:
+    gpus = sorted(world.gpus_by_node()[node], key=lambda gpu: gpu.spec.index)
+    if len({(gpu.spec.facts.topology, gpu.spec.board) for gpu in gpus}) > 1:
         return NodeTopology(None, "the GPUs of this node do not share one board and one topology")
     spec = gpus[0].spec
-    pages = {one.spec.index: f"/gpus/{quote(one.name, safe='')}" for one in gpus}
+    pages = {gpu.spec.index: f"/gpus/{quote(gpu.name, safe='')}" for gpu in gpus}
     try:
         topology = topology_named(spec.facts.topology, max(pages) + 1)
         board = board_named(spec.board)
     except PerfError as err:
         return NodeTopology(None, str(err))
     hcas = _hcas(world, spec.pool)
-    sick = [one.spec.index for one in gpus if is_sick(one)]
+    sick = [gpu.spec.index for gpu in gpus if is_sick(gpu)]
     network = network_of(
         topology,
         board,
@@ -87,13 +87,13 @@ def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFI
         sick=sick,
     )
     loads = {
-        name: Load(format_rate(one.down), format_rate(one.up), max(one.down, one.up))
-        for name, one in traffic.items()
+        name: Load(format_rate(link.down), format_rate(link.up), max(link.down, link.up))
+        for name, link in traffic.items()
     }
     network = replace(network, loads=loads)
     figure = figure_of_network(network)
     words = tuple(
-        f"GPU {one.spec.index} is {describe_health(one)[:200]}" for one in gpus if is_sick(one)
+        f"GPU {gpu.spec.index} is {describe_health(gpu)[:200]}" for gpu in gpus if is_sick(gpu)
     )
     flat = topology.name == FLAT and hcas > 0
     return NodeTopology(figure, "", len(network.unplaced), words, flat, network)
@@ -101,5 +101,7 @@ def view(world: World, node: str, traffic: Mapping[str, LinkTraffic] = NO_TRAFFI
 
 def _hcas(world: World, pool: str) -> int:
     """Return how many HCAs the nodes of a pool have; 0 if the pool is not known."""
-    known = world.pools.get(pool)
-    return known.spec.hcas.count if known is not None and known.spec.hcas is not None else 0
+    gpu_pool = world.pools.get(pool)
+    return (
+        gpu_pool.spec.hcas.count if gpu_pool is not None and gpu_pool.spec.hcas is not None else 0
+    )

@@ -88,14 +88,22 @@ def nodes_of(fabric: Fabric, namespace: str, first: int) -> list[str]:
 
 def view(nodes: Sequence[NodeReadings], namespace: str, unread: int = 0) -> Traffic:
     """Return traffic and denials of some nodes, of pods of one namespace or of all."""
-    known = [one for one in nodes if not one.problem and one.latest(of.HCAD_UP)]
-    up = [one for one in known if 1.0 in one.latest(of.HCAD_UP).values()]
-    problems = {one.node: one.problem for one in nodes if one.problem}
-    problems |= {one.node: "hcad does not answer the exporter" for one in known if one not in up}
+    known_nodes = [
+        readings for readings in nodes if not readings.problem and readings.latest(of.HCAD_UP)
+    ]
+    up = [readings for readings in known_nodes if 1.0 in readings.latest(of.HCAD_UP).values()]
+    problems = {readings.node: readings.problem for readings in nodes if readings.problem}
     problems |= {
-        one.node: "its exporter has no figures of RDMA: no hcad has served its telemetry socket"
-        for one in nodes
-        if not one.problem and one not in known
+        readings.node: "hcad does not answer the exporter"
+        for readings in known_nodes
+        if readings not in up
+    }
+    problems |= {
+        readings.node: (
+            "its exporter has no figures of RDMA: no hcad has served its telemetry socket"
+        )
+        for readings in nodes
+        if not readings.problem and readings not in known_nodes
     }
     ports = sorted(_ports(up, namespace), key=lambda row: (row.node, row.hca, row.pod))
     pairs = sorted(_pairs(up, namespace), key=lambda row: (-row.bytes, -row.requests, row.source))
@@ -103,18 +111,27 @@ def view(nodes: Sequence[NodeReadings], namespace: str, unread: int = 0) -> Traf
         _denials(up, namespace), key=lambda row: (-(row.recent or 0), -row.total, row.source)
     )
     lists = (ports, pairs, denials)
-    window_s = max((one.window_s for one in up), default=0.0)
+    window_s = max((readings.window_s for readings in up), default=0.0)
     return Traffic(
         tuple(ports[:MOST_ROWS]),
         tuple(pairs[:MOST_ROWS]),
         tuple(denials[:MOST_ROWS]),
         problems,
-        tuple(one.node for one in up if one.seconds <= 0),
+        tuple(readings.node for readings in up if readings.seconds <= 0),
         window_s,
-        {one.node: one.window_s for one in up if 0 < one.window_s < window_s - _ALIKE_S},
+        {
+            readings.node: readings.window_s
+            for readings in up
+            if 0 < readings.window_s < window_s - _ALIKE_S
+        },
         sum(max(len(rows) - MOST_ROWS, 0) for rows in lists),
         unread,
-        sum(value for one in up for name in of.UNLISTED for value in one.latest(name).values()),
+        sum(
+            value
+            for readings in up
+            for name in of.UNLISTED
+            for value in readings.latest(name).values()
+        ),
     )
 
 
@@ -126,13 +143,13 @@ class LinkTraffic:
     up: float
 
 
-def links_of(found: NodeReadings) -> dict[str, LinkTraffic]:
+def links_of(readings: NodeReadings) -> dict[str, LinkTraffic]:
     """Return the traffic of the links of a node's devices, by the device's name in the drawing.
 
     An HCA reads from memory what its port sends, and writes to memory what the port receives.
     """
-    gpus = _by(found.latest(of.PCIE_RECEIVED), "gpu"), _by(found.latest(of.PCIE_SENT), "gpu")
-    hcas = _by(found.rates(of.PORT_SENT), "hca"), _by(found.rates(of.PORT_RECEIVED), "hca")
+    gpus = _by(readings.latest(of.PCIE_RECEIVED), "gpu"), _by(readings.latest(of.PCIE_SENT), "gpu")
+    hcas = _by(readings.rates(of.PORT_SENT), "hca"), _by(readings.rates(of.PORT_RECEIVED), "hca")
     links = {}
     for kind, (down, up) in (("GPU", gpus), ("HCA", hcas)):
         for number in dict.fromkeys((*down, *up)):
@@ -143,7 +160,7 @@ def links_of(found: NodeReadings) -> dict[str, LinkTraffic]:
 
 def denials_among(events: Iterable[EventRecord]) -> tuple[EventRecord, ...]:
     """Return the events about denials, which each row is compared with."""
-    return tuple(one for one in events if one.reason == Reason.RDMA_DENIED)
+    return tuple(event for event in events if event.reason == Reason.RDMA_DENIED)
 
 
 def last_denied(events: Iterable[EventRecord], row: DenialRow) -> str:
@@ -152,12 +169,12 @@ def last_denied(events: Iterable[EventRecord], row: DenialRow) -> str:
     ``events`` are those about denials.
     """
     verb, ends = re.escape(row.verb), (row.source, row.destination)
-    source, destination = (rf"{re.escape(one)} \(" if one else "" for one in ends)
-    found = re.compile(rf"{verb} of {source}.* to {destination}")
+    source, destination = (rf"{re.escape(end)} \(" if end else "" for end in ends)
+    pattern = re.compile(rf"{verb} of {source}.* to {destination}")
     times = [
-        one.last
-        for one in events
-        if f"{one.namespace}/{one.name}" in ends and found.match(one.message)
+        event.last
+        for event in events
+        if f"{event.namespace}/{event.name}" in ends and pattern.match(event.message)
     ]
     return max(times, key=order_of, default="")
 
@@ -180,20 +197,20 @@ def _by(samples: Mapping[Labels, float], label: str) -> dict[str, float]:
 
 def _ports(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[PortRow]:
     names = (of.PORT_RECEIVED, of.PORT_SENT, of.LOCAL_RECEIVED, of.LOCAL_SENT)
-    for one in nodes:
-        rates = [one.mean_rates(name) for name in names]
+    for readings in nodes:
+        rates = [readings.mean_rates(name) for name in names]
         for labels in rates[0]:
             its = dict(labels)
             if namespace in ("", its.get("namespace")):
                 pod = f"{its.get('namespace', '')}/{its.get('pod', '')}"
-                figures = [found.get(labels, 0.0) for found in rates]
-                yield PortRow(one.node, its.get("hca", ""), pod, *figures)
+                figures = [direction_rates.get(labels, 0.0) for direction_rates in rates]
+                yield PortRow(readings.node, its.get("hca", ""), pod, *figures)
 
 
 def _pairs(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[PairRow]:
-    for one in nodes:
-        size = one.mean_rates(of.REQUEST_BYTES)
-        for labels, requests in one.mean_rates(of.REQUESTS).items():
+    for readings in nodes:
+        size = readings.mean_rates(of.REQUEST_BYTES)
+        for labels, requests in readings.mean_rates(of.REQUESTS).items():
             source, destination = _ends(labels)
             if requests > 0 and _is_in(namespace, labels):
                 verb = dict(labels).get("verb", "")
@@ -201,22 +218,22 @@ def _pairs(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[PairRow]:
 
 
 def _denials(nodes: Sequence[NodeReadings], namespace: str) -> Iterator[DenialRow]:
-    for one in nodes:
-        recent = one.increases(of.DENIALS)
-        for labels, total in one.latest(of.DENIALS).items():
+    for readings in nodes:
+        recent = readings.increases(of.DENIALS)
+        for labels, total in readings.latest(of.DENIALS).items():
             its = dict(labels)
             if not _is_in(namespace, labels):
                 continue
             policies = tuple(filter(None, its.get("policy", "").split(", ")))
             source, destination = _ends(labels)
             yield DenialRow(
-                one.node,
+                readings.node,
                 source,
                 destination,
                 its.get("verb", ""),
                 policies,
                 is_audited=its.get("action") == "audited",
-                recent=recent.get(labels, 0.0) if one.measured_s > 0 else None,
+                recent=recent.get(labels, 0.0) if readings.measured_s > 0 else None,
                 total=total,
             )
 

@@ -39,24 +39,24 @@ def pods_by_memory(world: World, node: str = "", namespace: str = "") -> list[Po
     Only nodes whose names contain ``node`` count, and only pods of ``namespace`` unless it is
     empty.
     """
-    found: dict[tuple[str, str], PodUse] = {}
-    for one in details.every_slice(world):
-        where = one.gpu.spec.node_name
+    uses: dict[tuple[str, str], PodUse] = {}
+    for found_slice in details.every_slice(world):
+        where = found_slice.gpu.spec.node_name
         if node not in where:
             continue
-        is_lost = faults.is_lost(one.gpu)
-        for holder in one.holders:
+        is_lost = faults.is_lost(found_slice.gpu)
+        for holder in found_slice.holders:
             if namespace not in ("", holder.namespace):
                 continue
             key = holder.namespace, holder.name
-            pod = found.setdefault(key, PodUse(*key))
+            pod = uses.setdefault(key, PodUse(*key))
             pod.slices += 1
-            pod.shared += len(one.holders) > 1
+            pod.shared += len(found_slice.holders) > 1
             pod.lost += is_lost
-            pod.used_bytes += 0 if is_lost else one.memory_used_bytes
-            pod.total_bytes += one.memory_bytes
+            pod.used_bytes += 0 if is_lost else found_slice.memory_used_bytes
+            pod.total_bytes += found_slice.memory_bytes
             pod.nodes = tuple(dict.fromkeys((*pod.nodes, where)))
-    return sorted(found.values(), key=lambda pod: (-pod.used_bytes, pod.namespace, pod.name))
+    return sorted(uses.values(), key=lambda pod: (-pod.used_bytes, pod.namespace, pod.name))
 
 
 def sort_by_activity(pods: Iterable[PodUse]) -> list[PodUse]:

@@ -57,7 +57,11 @@ class Proposal:
     @property
     def problems(self) -> tuple[str, ...]:
         """Return what is wrong with objects that the operator would take as invalid."""
-        return tuple(f"{kind} {key}: {one.problem}" for kind, key, one in self.puts if one.problem)
+        return tuple(
+            f"{kind} {key}: {proposed.problem}"
+            for kind, key, proposed in self.puts
+            if proposed.problem
+        )
 
 
 def list_objects(fabric: Fabric) -> tuple[str, ...]:
@@ -69,23 +73,23 @@ def list_objects(fabric: Fabric) -> tuple[str, ...]:
 def write_object(fabric: Fabric, name: str) -> str:
     """Return the manifest of an object that ``list_objects`` names; empty if there is none."""
     kind, _, key = name.partition(" ")
-    there: Mapping[str, SeenPolicy | SeenNetwork] = {}
+    objects: Mapping[str, SeenPolicy | SeenNetwork] = {}
     if kind in (POLICY_KIND, NETWORK_KIND):
-        there = fabric.policies if kind == POLICY_KIND else fabric.networks
-    known = there.get(key)
-    if not isinstance(known, KnownPolicy | KnownNetwork):
+        objects = fabric.policies if kind == POLICY_KIND else fabric.networks
+    fabric_object = objects.get(key)
+    if not isinstance(fabric_object, KnownPolicy | KnownNetwork):
         return ""
     space, _, short = key.rpartition("/")
     document = {
         "apiVersion": f"{GROUP}/{_VERSION}",
         "kind": kind,
         "metadata": {"name": short, **({"namespace": space} if space else {})},
-        "spec": known.spec,
+        "spec": fabric_object.spec,
     }
     return str(yaml.safe_dump(document, sort_keys=False, default_flow_style=False))
 
 
-def read(text: str, now: Fabric) -> Proposal:
+def read(text: str, fabric: Fabric) -> Proposal:
     """Parse a text with RDMANetworkPolicies and RDMANetworks. Raises ManifestError.
 
     An object that replaces one of the cluster keeps that object's age and status: they decide
@@ -94,60 +98,73 @@ def read(text: str, now: Fabric) -> Proposal:
     documents = read_documents(text)
     if not 1 <= len(documents) <= MOST_DOCUMENTS:
         raise ManifestError(f"1 to {MOST_DOCUMENTS} objects are expected, not {len(documents)}")
-    puts = tuple(_read(one, now) for one in documents)
+    puts = tuple(_read(document, fabric) for document in documents)
     removed = (
         text
-        for (kind, key, _), one in zip(puts, documents, strict=True)
+        for (kind, key, _), document in zip(puts, documents, strict=True)
         if kind == POLICY_KIND
-        for text in describe_removed(key, one.get("spec"))
+        for text in describe_removed(key, document.get("spec"))
     )
     return Proposal(puts, tuple(removed))
 
 
-def evaluate(now: Fabric, proposal: Proposal, namespace: str = "", first: int = 0) -> Outcome:
-    """Return which pairs change. ``now`` is a copy that belongs to this computation."""
-    then = now.copy()
+def evaluate(
+    current_fabric: Fabric, proposal: Proposal, namespace: str = "", first: int = 0
+) -> Outcome:
+    """Return which pairs change. ``current_fabric`` is a copy that belongs to this computation."""
+    proposed_fabric = current_fabric.copy()
     for kind, key, value in proposal.puts:
-        then.put(kind, key, value)
-    before, after = (reach.matrix(fabric, namespace, first) for fabric in (now, then))
+        proposed_fabric.put(kind, key, value)
+    earlier_matrix, later_matrix = (
+        reach.matrix(fabric, namespace, first) for fabric in (current_fabric, proposed_fabric)
+    )
     changes = [
-        Change(before.pods[row], before.pods[column], old, new)
-        for row, cells in enumerate(before.cells)
-        for column, (old, new) in enumerate(zip(cells, after.cells[row], strict=True))
+        Change(earlier_matrix.pods[row], earlier_matrix.pods[column], old, new)
+        for row, cells in enumerate(earlier_matrix.cells)
+        for column, (old, new) in enumerate(zip(cells, later_matrix.cells[row], strict=True))
         if (old.verbs, old.problem, old.partition_shared)
         != (new.verbs, new.problem, new.partition_shared)
     ]
     names = tuple(f"{kind} {key}" for kind, key, _ in proposal.puts)
-    shown, more = tuple(changes[:SHOWN]), max(len(changes) - SHOWN, 0)
-    pods = (len(before.pods), before.more)
-    return Outcome(names, proposal.problems, shown, more, *pods, proposal.removed)
+    shown_changes, hidden_count = tuple(changes[:SHOWN]), max(len(changes) - SHOWN, 0)
+    return Outcome(
+        objects=names,
+        problems=proposal.problems,
+        changes=shown_changes,
+        more=hidden_count,
+        pods=len(earlier_matrix.pods),
+        more_pods=earlier_matrix.more,
+        removed=proposal.removed,
+    )
 
 
-def _read(document: Any, now: Fabric) -> tuple[str, str, SeenPolicy | SeenNetwork]:
+def _read(document: Any, fabric: Fabric) -> tuple[str, str, SeenPolicy | SeenNetwork]:
     if not isinstance(document, dict) or document.get("kind") not in (NETWORK_KIND, POLICY_KIND):
         raise ManifestError(f"kind: {POLICY_KIND} or {NETWORK_KIND} is expected")
     if document.get("apiVersion") != f"{GROUP}/{_VERSION}":
         raise ManifestError(f"apiVersion: {GROUP}/{_VERSION} is expected")
     kind = str(document["kind"])
-    given = document.get("metadata")
-    given = given if isinstance(given, dict) else {}
-    name = _name(given.get("name"), "metadata.name")
+    document_metadata = document.get("metadata")
+    document_metadata = document_metadata if isinstance(document_metadata, dict) else {}
+    name = _name(document_metadata.get("name"), "metadata.name")
     metadata = {"name": name, "uid": f"proposed-{name}"}
     proposed = {"metadata": metadata, "spec": document.get("spec")}
     if kind == NETWORK_KIND:
-        network = now.networks.get(name)
+        network = fabric.networks.get(name)
         if network is not None:  # otherwise it has no status: nothing of it is in force
             metadata["creationTimestamp"] = network.meta.created
             proposed["status"] = network.status.model_dump(mode="json", by_alias=True)
         return kind, name, reading.read_network(proposed)
-    metadata["namespace"] = _name(given.get("namespace", "default"), "metadata.namespace")
+    metadata["namespace"] = _name(
+        document_metadata.get("namespace", "default"), "metadata.namespace"
+    )
     key = f"{metadata['namespace']}/{name}"
-    if (policy := now.policies.get(key)) is not None:
+    if (policy := fabric.policies.get(key)) is not None:
         metadata["creationTimestamp"] = policy.meta.created
     return kind, key, reading.read_policy(proposed)
 
 
-def _name(given: object, field: str) -> str:
-    if not isinstance(given, str) or not 0 < len(given) <= _LONGEST_NAME:
+def _name(name: object, field: str) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
         raise ManifestError(f"{field}: a name is expected")
-    return given
+    return name

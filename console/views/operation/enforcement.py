@@ -12,10 +12,10 @@ from rdma.explain import Explanation
 
 def find_enforcement(fabric: Fabric, names: Iterable[str]) -> tuple[Enforcement, ...]:
     """Return the state of some policies, each "namespace/name"; unknown names have none."""
-    known = ((name, fabric.policies[name]) for name in names if name in fabric.policies)
+    known_policies = ((name, fabric.policies[name]) for name in names if name in fabric.policies)
     return tuple(
-        state_of(name, one.meta.generation, one.status.conditions, one.status.nodes_ready)
-        for name, one in known
+        state_of(name, policy.meta.generation, policy.status.conditions, policy.status.nodes_ready)
+        for name, policy in known_policies
     )
 
 
@@ -43,17 +43,20 @@ def find_second_layers(fabric: Fabric, names: Iterable[str]) -> tuple[SecondLaye
 
     A policy on which the operator has not reported has none.
     """
-    found: dict[tuple[str, str, str], SecondLayer] = {}
+    layers: dict[tuple[str, str, str], SecondLayer] = {}
     for name in names:
-        known = fabric.policies.get(name)
-        for one in known.status.conditions if known is not None else ():
-            if one.type == ConditionType.SECOND_LAYER:
-                key = (one.status, one.reason, one.message)
-                before = found.get(key)
-                times = [one.last_transition_time, *((before.since,) if before else ())]
-                every = (*(before.names if before else ()), name)
-                found[key] = SecondLayer(*key, max(times, key=order_of), every)
-    return tuple(sorted(found.values(), key=lambda one: one.is_enforcing))
+        policy = fabric.policies.get(name)
+        for condition in policy.status.conditions if policy is not None else ():
+            if condition.type == ConditionType.SECOND_LAYER:
+                key = (condition.status, condition.reason, condition.message)
+                earlier_layer = layers.get(key)
+                times = [
+                    condition.last_transition_time,
+                    *((earlier_layer.since,) if earlier_layer else ()),
+                ]
+                every = (*(earlier_layer.names if earlier_layer else ()), name)
+                layers[key] = SecondLayer(*key, max(times, key=order_of), every)
+    return tuple(sorted(layers.values(), key=lambda layer: layer.is_enforcing))
 
 
 def states_behind(fabric: Fabric, *found: Explanation) -> tuple[Enforcement, ...]:

@@ -23,22 +23,22 @@ def describe_removed(name: str, spec: Any) -> Iterator[str]:
         if not isinstance(memory, dict) or memory.get("maxAccess") != "ReadOnly":
             continue
         listed = rule.get("verbs")
-        given = [str(one) for one in listed] if isinstance(listed, list) else []
+        listed_verbs = [str(verb) for verb in listed] if isinstance(listed, list) else []
         removed = [verb for verb, bit in NAMES.items() if bit & CHANGES_MEMORY]
-        wanted = [verb for verb in removed if verb in given]
-        what = f"{', '.join(removed)}: no peer gets them by this rule"
-        if wanted:
-            what = f"{', '.join(wanted)}, which the rule lists: no peer gets them by it"
+        lost_verbs = [verb for verb in removed if verb in listed_verbs]
+        consequence = f"{', '.join(removed)}: no peer gets them by this rule"
+        if lost_verbs:
+            consequence = f"{', '.join(lost_verbs)}, which the rule lists: no peer gets them by it"
         where = f"policy {name} {Direction.INGRESS.value}[{number}]"
-        yield f"{where}: memory.maxAccess ReadOnly removes {what}"
+        yield f"{where}: memory.maxAccess ReadOnly removes {consequence}"
 
 
 def removed_by(fabric: Fabric, names: Iterable[str]) -> tuple[str, ...]:
     """Return these sentences about policies of the cluster, each "namespace/name"."""
-    known = ((name, fabric.policies.get(name)) for name in names)
+    named_policies = ((name, fabric.policies.get(name)) for name in names)
     return tuple(
         text
-        for name, policy in known
+        for name, policy in named_policies
         if isinstance(policy, KnownPolicy)
         for text in describe_removed(name, policy.spec)
     )

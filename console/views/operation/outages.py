@@ -49,17 +49,17 @@ def find_outages(model: ClusterModel) -> tuple[Outage, ...]:
 
 def _operator(model: ClusterModel) -> Iterator[Outage]:
     spaces: dict[str, list[PartPod]] = {space: [] for space in model.operator_spaces}
-    for one in model.parts.values():
-        if one.component == OPERATOR:
-            spaces[one.namespace].append(one)
+    for part in model.parts.values():
+        if part.component == OPERATOR:
+            spaces[part.namespace].append(part)
     for space, pods in sorted(spaces.items()):
-        what = f"The operator (namespace {space}) does not run"
+        headline = f"The operator (namespace {space}) does not run"
         if not pods:
             since = model.departures.find(PART, space).removesuffix(" UTC")
-            yield Outage(what, "it has no pod", since, _OPERATOR_STALE)
-        elif all(one.problem for one in pods):
-            reason = list_first([f"pod {one.name}: {one.problem}" for one in pods], _SHOWN)
-            yield Outage(what, reason, max(one.since for one in pods), _OPERATOR_STALE)
+            yield Outage(headline, "it has no pod", since, _OPERATOR_STALE)
+        elif all(pod.problem for pod in pods):
+            reason = list_first([f"pod {pod.name}: {pod.problem}" for pod in pods], _SHOWN)
+            yield Outage(headline, reason, max(pod.since for pod in pods), _OPERATOR_STALE)
     is_limited = model.connection.namespace or "Pod" in model.connection.limited
     if not spaces and not is_limited and model.world().pools:
         yield Outage("The operator does not run", "no pod of it exists", "", _OPERATOR_STALE)
@@ -68,14 +68,14 @@ def _operator(model: ClusterModel) -> Iterator[Outage]:
 def _nodes(parts: Sequence[PartPod]) -> Iterator[Outage]:
     """Yield the parts of nodes that fail; a node with a ready pod of the part has no outage."""
     for component, name in ON_NODES.items():
-        own = [one for one in parts if one.component == component and one.node]
-        served = {one.node for one in own if not one.problem}
-        failing = [one for one in own if one.is_failing and one.node not in served]
+        own = [part for part in parts if part.component == component and part.node]
+        served = {part.node for part in own if not part.problem}
+        failing = [part for part in own if part.is_failing and part.node not in served]
         if failing:
-            failing.sort(key=lambda one: one.node)
-            reasons = [f"{one.node}: {one.problem}" for one in failing]
-            number = len({one.node for one in failing})
+            failing.sort(key=lambda part: part.node)
+            reasons = [f"{part.node}: {part.problem}" for part in failing]
+            number = len({part.node for part in failing})
             where = f"node {failing[0].node}" if number == 1 else f"{number} nodes"
-            what = f"{name} of {where} does not run"
-            since = min(one.since for one in failing)
-            yield Outage(what, list_first(reasons, _SHOWN), since, _NODE_STALE[component])
+            headline = f"{name} of {where} does not run"
+            since = min(part.since for part in failing)
+            yield Outage(headline, list_first(reasons, _SHOWN), since, _NODE_STALE[component])

@@ -74,18 +74,18 @@ def _advise_remedy(remedy: Remedy) -> Advice:
             f" {room}. {_divide(remedy)} {_spare(remedy)}{_name_others(remedy)}"
         )
         return Advice(title, text, layout=_layout_address(remedy))
-    wanted = f"{remedy.wanted} × {remedy.profile}"
+    demand = f"{remedy.wanted} × {remedy.profile}"
     if not remedy.moves:
         largest = f"the most is {remedy.with_divided}, on node {remedy.node}"
-        return Advice(title, f"Nothing makes room for {wanted} on one node: {largest}.")
-    others = str(remedy.divide[0].others or "") if remedy.divide else ""
-    also = f" {_divide(remedy)}{others} In addition:" if remedy.divide else ""
+        return Advice(title, f"Nothing makes room for {demand} on one node: {largest}.")
+    other_gpus = str(remedy.divide[0].others or "") if remedy.divide else ""
+    also = f" {_divide(remedy)}{other_gpus} In addition:" if remedy.divide else ""
     short = "" if remedy.with_moves >= remedy.wanted else " Even all of this is not enough."
     text = (
         f"A pod gets all its slices on one node. Beside the held slices, node {remedy.node} has"
         f" room for {room}.{short}{also} The planner proposes the smallest changes first:"
     )
-    kinds = {one.evicts for one in remedy.moves}
+    kinds = {move.evicts for move in remedy.moves}
     notes = [text for is_end, text in ((False, _NOTE), (True, _NOTE_OF_ENDS)) if is_end in kinds]
     return Advice(title, text, remedy.moves, " ".join(notes))
 
@@ -104,21 +104,25 @@ def _advise_layout(title: str, remedy: Remedy, room: str) -> Advice:
             " no pod holds, but the node does not offer all of them yet: see the layouts' status."
         )
         return Advice(title, text)
-    followed = [f"{one.name} follows layout {one.layout}" for one in remedy.room if one.layout]
+    followed = [
+        f"{gpu_room.name} follows layout {gpu_room.layout}"
+        for gpu_room in remedy.room
+        if gpu_room.layout
+    ]
     where = f" ({list_first(followed, _SHOWN)})" if followed else ""
     text = (
         f"Beside all slices that pods hold there is room for {room} on divided GPUs of node"
         f" {remedy.node}{where}"
     )
-    gaining = [one for one in remedy.room if one.gain]
-    if remedy.edits and all(one.layout for one in gaining):
-        is_alone = not any(one.others.held for one in remedy.edits) and len(remedy.edits) == 1
-        alone = "" if is_alone else " on GPU " + " and ".join(one.gpu for one in remedy.edits)
-        edits = " ".join(one.describe(remedy.profile) for one in remedy.edits)
-        others = "".join(str(one.others) for one in remedy.edits)
+    gaining = [gpu_room for gpu_room in remedy.room if gpu_room.gain]
+    if remedy.edits and all(gpu_room.layout for gpu_room in gaining):
+        is_alone = not any(edit.others.held for edit in remedy.edits) and len(remedy.edits) == 1
+        alone = "" if is_alone else " on GPU " + " and ".join(edit.gpu for edit in remedy.edits)
+        edits = " ".join(edit.describe(remedy.profile) for edit in remedy.edits)
+        other_gpus = "".join(str(edit.others) for edit in remedy.edits)
         text = (
             f"{text}, so no pod has to move{alone}. A GPU follows only the oldest layout that"
-            f" selects it: another layout would have no effect there. {edits}{others}"
+            f" selects it: another layout would have no effect there. {edits}{other_gpus}"
             f"{_name_others(remedy)}"
         )
         name = remedy.edits[0].layout.name
@@ -142,13 +146,13 @@ def _name_others(remedy: Remedy) -> str:
 
 def _divide(remedy: Remedy) -> str:
     """Describe the whole GPUs to divide, and the layout with which that is done."""
-    names = list_first([one.name for one in remedy.divide], _SHOWN)
+    names = list_first([gpu.name for gpu in remedy.divide], _SHOWN)
     is_one = len(remedy.divide) == 1
     subject = (
         f"No pod holds the whole GPU{'' if is_one else 's'} {names}, which a layout can divide"
     )
     amount = f"into {remedy.each} × {remedy.profile}{'' if is_one else ' each'}"
-    layouts = sorted({one.layout for one in remedy.divide if one.layout})
+    layouts = sorted({gpu.layout for gpu in remedy.divide if gpu.layout})
     if not layouts:
         return f"{subject} {amount}. No layout selects {'it' if is_one else 'them'} yet."
     by = f"{'It is' if is_one else 'They are'} selected by layout {layouts[0]}"
@@ -158,15 +162,17 @@ def _divide(remedy: Remedy) -> str:
 def _spare(remedy: Remedy) -> str:
     """Return whether pods are concerned when the whole GPUs are divided."""
     first = remedy.divide[0]
-    others = str(first.others or "")
-    return f"No pod on {first.name} has to move.{others}" if others else "No pod has to move."
+    other_gpus = str(first.others or "")
+    return (
+        f"No pod on {first.name} has to move.{other_gpus}" if other_gpus else "No pod has to move."
+    )
 
 
 def _layout_address(remedy: Remedy) -> str:
     """Return the address of the layout to edit, or of a draft of one that divides the GPUs."""
-    known = remedy.divide[0].layout if remedy.divide else remedy.layout
-    if known:
-        return f"/layout?{urlencode({'name': known})}"
+    layout_name = remedy.divide[0].layout if remedy.divide else remedy.layout
+    if layout_name:
+        return f"/layout?{urlencode({'name': layout_name})}"
     draft = [("node", remedy.node), ("profile", remedy.profile)]
     draft.append(("count", str(min(remedy.wanted, remedy.each or remedy.wanted))))
-    return f"/layout?{urlencode(draft + [('index', str(one.index)) for one in remedy.divide])}"
+    return f"/layout?{urlencode(draft + [('index', str(gpu.index)) for gpu in remedy.divide])}"

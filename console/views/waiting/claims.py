@@ -78,7 +78,9 @@ def _state(survey: Survey, pod: PodRecord, claim: Claim, classes: Mapping[str, F
             return _allocated(survey, pod, claim)
         if claim.is_ending:
             return "is being deleted: the pod needs another claim of this name"
-    named = {part.device_class for one in claim.requests for part in one.alternatives}
+    named = {
+        part.device_class for alternative in claim.requests for part in alternative.alternatives
+    }
     unknown = sorted(named - classes.keys())
     if unknown:
         return (
@@ -89,22 +91,27 @@ def _state(survey: Survey, pod: PodRecord, claim: Claim, classes: Mapping[str, F
 
 
 def _allocated(survey: Survey, pod: PodRecord, claim: KnownClaim) -> str:
-    nodes = sorted({one.node for one in claim.held})
+    nodes = sorted({device.node for device in claim.held})
     if not nodes:
         return "is allocated, with devices of another driver"
-    users = [f"{claim.namespace}/{one}" for one in claim.reserved_for]
+    users = [f"{claim.namespace}/{user}" for user in claim.reserved_for]
     text = f"is allocated on node {list_first(nodes, _SHOWN)}, so the pod can only run there"
     for name in nodes:
         node = survey.world.nodes.get(name)
         if node is None:
             text += f"; node {name} does not exist"
-        elif (found := find_restriction(survey, pod, node)) is not None:
-            text += f"; node {name} {_verb(found[0])}{found[0]}{': ' * bool(found[1])}{found[1]}"
+        elif (restriction := find_restriction(survey, pod, node)) is not None:
+            obstacle, detail = restriction
+            text += f"; node {name} {_verb(obstacle)}{obstacle}{': ' * bool(detail)}{detail}"
     if not users:
         return f"{text}. No pod uses it: if it is deleted, its devices are free"
     full = " (no more are possible)" if claim.reservations >= _MOST_USERS else ""
-    more = claim.reservations - len(users)
-    named = list_first(users, _SHOWN) if more == 0 else f"{list_first(users, None)} and {more} more"
+    unlisted_users = claim.reservations - len(users)
+    named = (
+        list_first(users, _SHOWN)
+        if unlisted_users == 0
+        else f"{list_first(users, None)} and {unlisted_users} more"
+    )
     return (
         f"{text}. It is reserved for {named}{full}: once these have ended, another node can be"
         " chosen"

@@ -85,15 +85,15 @@ def find_rooms(
     survey: Survey, states: Iterable[GpuState], profile: str, counts: Iterable[int]
 ) -> Iterator[GpuRoom]:
     """Yield the divided GPUs with room; ``counts`` has the unheld slices that exist or are to."""
-    for one, unheld in zip(states, counts, strict=True):
-        if one.is_whole:
+    for state, unheld in zip(states, counts, strict=True):
+        if state.is_whole:
             continue
-        fits = pools.advise([one], profile, 1).now
+        fits = pools.advise([state], profile, 1).now
         if fits:
-            held = sum(instance.device.name == profile for instance in one.held)
-            layout = survey.world.gpus[one.name].spec.layout or ""
+            held_count = sum(instance.device.name == profile for instance in state.held)
+            layout = survey.world.gpus[state.name].spec.layout or ""
             layout = layout if layout in survey.world.layouts else ""
-            yield GpuRoom(one.name, layout, held + unheld, max(fits - unheld, 0))
+            yield GpuRoom(state.name, layout, held_count + unheld, max(fits - unheld, 0))
 
 
 def find_edits(
@@ -103,16 +103,18 @@ def find_edits(
 
     A layout on whose other GPUs the fewest pods hold slices is first.
     """
-    found: dict[str, LayoutEdit] = {}
-    for room in sorted(rooms, key=lambda one: (-one.gain, one.name)):
+    edits: dict[str, LayoutEdit] = {}
+    for room in sorted(rooms, key=lambda gpu_room: (-gpu_room.gain, gpu_room.name)):
         layout = survey.world.layouts.get(room.layout)
-        if layout is not None and room.gain and layout.name not in found:
-            found[layout.name] = _edit(survey, layout, room, profile, short)
-    every = sorted(found.values(), key=lambda one: (one.gain < short, one.pods, one.layout.name))
+        if layout is not None and room.gain and layout.name not in edits:
+            edits[layout.name] = _edit(survey, layout, room, profile, short)
+    every = sorted(
+        edits.values(), key=lambda edit: (edit.gain < short, edit.pods, edit.layout.name)
+    )
     chosen: list[LayoutEdit] = []
-    for one in every:
-        if sum(each.gain for each in chosen) < short:
-            chosen.append(one)
+    for edit in every:
+        if sum(chosen_edit.gain for chosen_edit in chosen) < short:
+            chosen.append(edit)
     return tuple(chosen)
 
 
@@ -120,16 +122,23 @@ def find_others(survey: Survey, layout: Layout, gpu: str) -> OtherGpus:
     """Return the GPUs beside one that follow a layout and that pods hold."""
     followed = selection.layouts_by_gpu(survey.world)
     gpus = survey.world.gpus
-    found = (gpus[name] for name, of in followed.items() if of == layout.name and name != gpu)
-    return OtherGpus(layout, tuple((one.name, pods) for one in found if (pods := _holders(one))))
+    followers = (gpus[name] for name, of in followed.items() if of == layout.name and name != gpu)
+    return OtherGpus(
+        layout,
+        tuple((follower.name, pods) for follower in followers if (pods := _holders(follower))),
+    )
 
 
 def _edit(survey: Survey, layout: Layout, room: GpuRoom, profile: str, short: int) -> LayoutEdit:
     board = survey.world.gpus[room.name].spec.board
-    before = sum(one.count for one in layout.spec.instances if _name(board, one.profile) == profile)
+    earlier_count = sum(
+        request.count
+        for request in layout.spec.instances
+        if _name(board, request.profile) == profile
+    )
     number = room.there + min(room.gain, short)
-    others = find_others(survey, layout, room.name)
-    return LayoutEdit(layout, room.name, room.gain, number, before, others)
+    other_gpus = find_others(survey, layout, room.name)
+    return LayoutEdit(layout, room.name, room.gain, number, earlier_count, other_gpus)
 
 
 def _name(board: str, profile: str) -> str:
@@ -141,5 +150,5 @@ def _name(board: str, profile: str) -> str:
 
 
 def _holders(gpu: Gpu) -> tuple[str, ...]:
-    every = (each for one in gpu.status.slices for each in one.holders)
-    return tuple(sorted({f"{one.namespace}/{one.name}" for one in every}))
+    every = (holder for gpu_slice in gpu.status.slices for holder in gpu_slice.holders)
+    return tuple(sorted({f"{holder.namespace}/{holder.name}" for holder in every}))

@@ -96,13 +96,15 @@ def find_restriction(survey: Survey, pod: PodRecord, node: Node) -> tuple[Obstac
     wrong = [(k, v) for k, v in pod.node_selector if node.labels.get(k) != v]
     if wrong:
         key, value = wrong[0]
-        there = node.labels.get(key)
-        has = "no such label" if there is None else f"{key}={there}"
+        node_value = node.labels.get(key)
+        has = "no such label" if node_value is None else f"{key}={node_value}"
         return Obstacle.SELECTOR, f"label {key}={value} is requested, the node has {has}"
     if not node.ready:
         return Obstacle.NOT_READY, ""
     taints = survey.taints.get(node.name, ())
-    hostile = [str(t) for t in taints if not any(one.covers(t) for one in pod.tolerations)]
+    hostile = [
+        str(t) for t in taints if not any(toleration.covers(t) for toleration in pod.tolerations)
+    ]
     return (Obstacle.TAINTED, ", ".join(hostile)) if hostile else None
 
 
@@ -135,9 +137,11 @@ def _count(
         return Obstacle.CROWDED, counts
     if resource in survey.closed.get(node.name, ()):
         return Obstacle.CLOSED, f"the kubelet or the node agent restarts; {counts}"
-    if not supply.free and any(one.state is SliceState.WITHDRAWING for _, one in slices):
+    if not supply.free and any(
+        gpu_slice.state is SliceState.WITHDRAWING for _, gpu_slice in slices
+    ):
         return Obstacle.WITHDRAWN, counts
-    if slices and not any(supplies.is_in_service(gpu, one) for gpu, one in slices):
+    if slices and not any(supplies.is_in_service(gpu, gpu_slice) for gpu, gpu_slice in slices):
         return Obstacle.SICK, counts
     if supply.free or supply.held < supply.present or not supply.present:
         return Obstacle.FEWER, counts
@@ -145,5 +149,5 @@ def _count(
 
 
 def _holders(slices: Sequence[HeldSlice]) -> str:
-    names = [f"{h.namespace}/{h.name}" for _, one in slices for h in one.holders]
+    names = [f"{h.namespace}/{h.name}" for _, gpu_slice in slices for h in gpu_slice.holders]
     return f"held by {list_first(names, 3)}" if names else ""

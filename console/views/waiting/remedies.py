@@ -98,7 +98,7 @@ class Remedy:
             self.now < self.wanted,
             self.with_divided < self.wanted,
             self.with_moves < self.wanted,
-            sum(len(one.lines) + one.evicts for one in self.moves),
+            sum(len(move.lines) + move.evicts for move in self.moves),
             -self.with_moves,
         )
 
@@ -110,68 +110,81 @@ def find_remedy(survey: Survey, resource: str, number: int, nodes: Sequence[str]
     profile = _profile_name(survey.states, resource.partition("/mig-")[2])
     if not profile:
         return None
-    able = {board for board in {one.board for one in survey.states} if _has(board, profile)}
+    able = {board for board in {state.board for state in survey.states} if _has(board, profile)}
     usable = {
-        node: [one for one in survey.usable_by_node.get(node, ()) if one.board in able]
+        node: [state for state in survey.usable_by_node.get(node, ()) if state.board in able]
         for node in nodes
     }
     try:
-        found = [_on_node(survey, node, usable[node], profile, number) for node in nodes]
+        remedies = [_on_node(survey, node, usable[node], profile, number) for node in nodes]
     except MigError as err:
         return Remedy(profile, number, problem=str(err))
-    best = min(found, key=lambda one: one.rank, default=Remedy(profile, number))
+    best = min(remedies, key=lambda remedy: remedy.rank, default=Remedy(profile, number))
     node = survey.world.nodes.get(best.node)
     if node is None:
         return best
     states = usable[best.node]
-    counts = [_count_unheld(survey.world.gpus[one.name], one, profile) for one in states]
+    counts = [_count_unheld(survey.world.gpus[state.name], state, profile) for state in states]
     room = tuple(find_rooms(survey, states, profile, counts))
-    others = sorted(one.node for one in found if one is not best and one.rank[:2] <= best.rank[:2])
+    other_nodes = sorted(
+        remedy.node
+        for remedy in remedies
+        if remedy is not best and remedy.rank[:2] <= best.rank[:2]
+    )
     return replace(
         best,
-        divide=tuple(_add_others(survey, one) for one in best.divide),
+        divide=tuple(_add_others(survey, whole_gpu) for whole_gpu in best.divide),
         room=room,
         edits=find_edits(survey, room, profile, number - best.requested),
         supply=survey.count_supply(node, resource),
-        others=tuple(others) if best.with_divided >= number else (),
+        others=tuple(other_nodes) if best.with_divided >= number else (),
     )
 
 
-def _add_others(survey: Survey, one: WholeGpu) -> WholeGpu:
-    layout = survey.world.layouts.get(one.layout)
-    return one if layout is None else replace(one, others=find_others(survey, layout, one.name))
+def _add_others(survey: Survey, whole_gpu: WholeGpu) -> WholeGpu:
+    layout = survey.world.layouts.get(whole_gpu.layout)
+    return (
+        whole_gpu
+        if layout is None
+        else replace(whole_gpu, others=find_others(survey, layout, whole_gpu.name))
+    )
 
 
 def _on_node(
     survey: Survey, node: str, states: Sequence[GpuState], profile: str, number: int
 ) -> Remedy:
-    divided = [one for one in states if not one.is_whole]
-    found = pools.advise(divided, profile, number)
-    whole = [one for one in states if one.is_whole and not one.held]
-    each = max((pools.advise([_empty(one)], profile, 1).now for one in whole), default=0)
-    short = max(0, number - found.now)
-    enough = whole[: -(-short // each)] if each else []
+    divided = [state for state in states if not state.is_whole]
+    advice = pools.advise(divided, profile, number)
+    whole = [state for state in states if state.is_whole and not state.held]
+    slices_per_gpu = max(
+        (pools.advise([_empty(state)], profile, 1).now for state in whole), default=0
+    )
+    short = max(0, number - advice.now)
+    enough = whole[: -(-short // slices_per_gpu)] if slices_per_gpu else []
     gpus = survey.world.gpus
-    requested = sum(_count_unheld(gpus[one.name], one, profile) for one in states)
+    requested = sum(_count_unheld(gpus[state.name], state, profile) for state in states)
     return Remedy(
         profile=profile,
         wanted=number,
         node=node,
-        now=found.now,
-        each=each,
-        divide=tuple(_describe_whole(survey, gpus[one.name]) for one in enough),
-        possible=found.possible,
-        moves=tuple(_move(gpu, making) for gpu, making in found.makings[:MOVES]),
+        now=advice.now,
+        each=slices_per_gpu,
+        divide=tuple(_describe_whole(survey, gpus[state.name]) for state in enough),
+        possible=advice.possible,
+        moves=tuple(_move(gpu, making) for gpu, making in advice.makings[:MOVES]),
         requested=requested,
-        layout=next((of for one in divided if (of := gpus[one.name].spec.layout)), ""),
+        layout=next((of for state in divided if (of := gpus[state.name].spec.layout)), ""),
     )
 
 
 def _count_unheld(gpu: Gpu, state: GpuState, profile: str) -> int:
     """Return how many slices of a profile a GPU's spec requests at places that no pod holds."""
-    held = {planner.place_of(one) for one in state.held}
-    wanted = gpu.spec.layout_instances
-    return sum(one.profile == profile and one.place not in held for one in wanted)
+    held_places = {planner.place_of(instance) for instance in state.held}
+    requested_instances = gpu.spec.layout_instances
+    return sum(
+        instance.profile == profile and instance.place not in held_places
+        for instance in requested_instances
+    )
 
 
 def _empty(gpu: GpuState) -> GpuState:
@@ -180,19 +193,19 @@ def _empty(gpu: GpuState) -> GpuState:
 
 def _describe_whole(survey: Survey, gpu: Gpu) -> WholeGpu:
     layouts = sorted(
-        (one for one in survey.world.layouts.values() if not one.meta.deleting),
-        key=lambda one: one.meta.age_key,
+        (layout for layout in survey.world.layouts.values() if not layout.meta.deleting),
+        key=lambda layout: layout.meta.age_key,
     )
-    selecting = (one.name for one in layouts if selection.selects(survey.world, one, gpu))
+    selecting = (layout.name for layout in layouts if selection.selects(survey.world, layout, gpu))
     return WholeGpu(gpu.name, gpu.spec.index, gpu.spec.layout or next(selecting, ""))
 
 
 def _has(board: Board, profile: str) -> bool:
-    return any(one.name == profile for one in board.device_profiles)
+    return any(device_profile.name == profile for device_profile in board.device_profiles)
 
 
 def _profile_name(states: Iterable[GpuState], short: str) -> str:
-    for board in {one.board for one in states}:
+    for board in {state.board for state in states}:
         for device in board.device_profiles:
             if device.resource_name == f"mig-{short}":
                 return device.name
@@ -200,11 +213,13 @@ def _profile_name(states: Iterable[GpuState], short: str) -> str:
 
 
 def _move(gpu: GpuState, making: planner.Making) -> Move:
-    after = [str(to) for _, to in making.moves]
+    target_places = [str(to) for _, to in making.moves]
     lines = []
-    for place, one in enumerate(making.disturbed):
-        names = ", ".join(gpu.holders_in(one))
+    for place, instance in enumerate(making.disturbed):
+        names = ", ".join(gpu.holders_in(instance))
         lines.append(
-            f"move {names} from {one} to {after[place]}" if after else f"end {names} on {one}"
+            f"move {names} from {instance} to {target_places[place]}"
+            if target_places
+            else f"end {names} on {instance}"
         )
-    return Move(gpu.name, tuple(lines), not after)
+    return Move(gpu.name, tuple(lines), not target_places)

@@ -47,19 +47,19 @@ def find_steps(
     ``coming`` has, by node, how many devices layouts have yet to create there.
     """
     if resource == HCA_RESOURCE:
-        if not any(one.offered for one in nodes):
+        if not any(finding.offered for finding in nodes):
             yield "No node offers HCAs: a GPUPool with spec.hcas does."
         return
     yield from _unknown_profile(survey, resource)
-    matching = [one for one in nodes if one.obstacle not in UNMATCHED]
+    matching = [finding for finding in nodes if finding.obstacle not in UNMATCHED]
     if nodes and not matching:
         yield from _match(survey, pod, number, nodes)
         return
     yield from _closed(nodes, number)
     is_whole = resource.partition("/")[2].startswith(geometry.WHOLE_RESOURCE)
-    withdrawn = [one.name for one in nodes if one.obstacle is Obstacle.WITHDRAWN]
+    withdrawn = [finding.name for finding in nodes if finding.obstacle is Obstacle.WITHDRAWN]
     causes = {
-        _RESTARTS: [one.name for one in nodes if one.obstacle is Obstacle.CLOSED],
+        _RESTARTS: [finding.name for finding in nodes if finding.obstacle is Obstacle.CLOSED],
         _CREATES: [name for name in withdrawn if coming.get(name)],
         # A whole GPU that a layout divides is no slice: see _scarce.
         _WITHDRAWS: [name for name in withdrawn if not coming.get(name) and not is_whole],
@@ -78,20 +78,20 @@ def find_steps(
 
 def _crowded(nodes: Iterable[NodeFinding], number: int) -> Iterator[str]:
     """Yield which pods to end where some hold devices that the kubelet does not offer."""
-    for one in nodes:
-        supply = one.supply
+    for finding in nodes:
+        supply = finding.supply
         if not supply.is_crowded or supply.free >= number:
             continue
-        gpus = _names([f"{each.gpu} ({each.reason})" for each in supply.sidelined])
-        pods = sorted({pod for each in supply.sidelined for pod in each.pods})
+        gpus = _names([f"{sidelined.gpu} ({sidelined.reason})" for sidelined in supply.sidelined])
+        pods = sorted({pod for sidelined in supply.sidelined for pod in sidelined.pods})
         over = supply.held + number - supply.allocatable
         end = "this pod ends" if len(pods) == 1 else "these pods end"
         if over < len(pods):
             end = f"{over} of these pods {'ends' if over == 1 else 'end'}"
         short = "" if over <= len(pods) else ", and more devices become free,"
         yield (
-            f"Node {one.name}: pods on {gpus} count against the {supply.allocatable} devices that"
-            f" the kubelet offers, though theirs are not among these. When {end}{short} the"
+            f"Node {finding.name}: pods on {gpus} count against the {supply.allocatable} devices"
+            f" that the kubelet offers, though theirs are not among these. When {end}{short} the"
             f" scheduler counts {number} free: {_names(pods)}."
         )
 
@@ -102,17 +102,19 @@ def _healed(nodes: Iterable[NodeFinding]) -> Iterator[str]:
     futile: list[str] = []
     for node in nodes:
         supply = node.supply
-        for one in supply.returning:
+        for returning in supply.returning:
             # Pods on the sick GPU count against unheld devices of other GPUs until it is healthy.
-            others = max(supply.unheld - supply.free, 0)
-            gain = min(supply.gain_of(one.number), one.unheld + others)
-            of_others = max(gain - one.unheld, 0)
-            more = f"; {of_others} of these on other GPUs of {node.name}" if of_others else ""
+            unheld_elsewhere = max(supply.unheld - supply.free, 0)
+            gain = min(supply.gain_of(returning.number), returning.unheld + unheld_elsewhere)
+            of_others = max(gain - returning.unheld, 0)
+            other_gpus_text = (
+                f"; {of_others} of these on other GPUs of {node.name}" if of_others else ""
+            )
             if gain:
                 link = "with" if of_others else "of"
-                gains.append(f"{gain} {link} {one.gpu} ({one.reason}{more})")
+                gains.append(f"{gain} {link} {returning.gpu} ({returning.reason}{other_gpus_text})")
             else:
-                futile.append(f"{one.gpu} ({one.reason})")
+                futile.append(f"{returning.gpu} ({returning.reason})")
     if gains:
         yield f"Once these GPUs are healthy again, devices become free: {_names(gains)}."
     if futile:
@@ -130,29 +132,29 @@ def _ends(
     A pod gets all its devices on one node, so that ends on several nodes do not add up.
     """
     enough: list[tuple[int, str, list[str]]] = []
-    others: list[str] = []
+    short_holders: list[str] = []
     for node in nodes:
         if node.obstacle not in (*_SHORT, Obstacle.WITHDRAWN):
             continue
-        held = list(_holders(survey, resource, node.name))
+        holders = list(_holders(survey, resource, node.name))
         short = node.supply.held + number - node.supply.allocatable
-        if 0 < short <= len(held):
-            enough.append((short, node.name, held))
+        if 0 < short <= len(holders):
+            enough.append((short, node.name, holders))
         else:
-            others += [f"{one} on {node.name}" for one in held]
-    for short, name, held in sorted(enough)[:_SHOWN]:
+            short_holders += [f"{holder} on {node.name}" for holder in holders]
+    for short, name, holders in sorted(enough)[:_SHOWN]:
         ends = "one pod" if short == 1 else f"pods with {short} devices"
         yield (
             f"On node {name} enough is free when {ends} of these end{'s' * (short == 1)}:"
-            f" {_names(held)}."
+            f" {_names(holders)}."
         )
-    more = len(enough) - _SHOWN
-    if more > 0:
-        yield f"The end of pods frees enough on {count_of(more, 'more node')}, too."
-    if others and not enough:
+    further_nodes = len(enough) - _SHOWN
+    if further_nodes > 0:
+        yield f"The end of pods frees enough on {count_of(further_nodes, 'more node')}, too."
+    if short_holders and not enough:
         yield (
-            f"A device becomes free when a pod that holds one ends: {_names(others)}. No node has"
-            f" enough by this alone: {number} requested."
+            f"A device becomes free when a pod that holds one ends: {_names(short_holders)}. No"
+            f" node has enough by this alone: {number} requested."
         )
 
 
@@ -161,38 +163,47 @@ def _holders(survey: Survey, resource: str, node: str) -> Iterator[str]:
 
     A withdrawn slice, or one that is not in service, is not offered again.
     """
-    for gpu, one in survey.slices.get((node, resource), ()):
-        if one.state is SliceState.ACTIVE and is_in_service(gpu, one):
-            for holder in one.holders:
-                yield f"{holder.namespace}/{holder.name} ({one.place})"
+    for gpu, gpu_slice in survey.slices.get((node, resource), ()):
+        if gpu_slice.state is SliceState.ACTIVE and is_in_service(gpu, gpu_slice):
+            for holder in gpu_slice.holders:
+                yield f"{holder.namespace}/{holder.name} ({gpu_slice.place})"
 
 
 def _match(
     survey: Survey, pod: PodRecord, number: int, nodes: Sequence[NodeFinding]
 ) -> Iterator[str]:
     """Yield what lets a pod use a node if none matches it."""
-    tainted = [f"{one.name} ({one.detail})" for one in nodes if one.obstacle is Obstacle.TAINTED]
-    cordoned = [one for one in nodes if one.detail == CORDONED]
+    tainted = [
+        f"{finding.name} ({finding.detail})"
+        for finding in nodes
+        if finding.obstacle is Obstacle.TAINTED
+    ]
+    cordoned = [finding for finding in nodes if finding.detail == CORDONED]
     if tainted and len(cordoned) == len(tainted):
-        names = [one.name for one in cordoned]
+        names = [finding.name for finding in cordoned]
         yield from _closed(cordoned, number)
         yield f"The nodes that match the pod's nodeSelector are cordoned: {_names(names)}."
     elif tainted:
-        yield from _closed((one for one in nodes if one.obstacle is Obstacle.TAINTED), number)
+        yield from _closed(
+            (finding for finding in nodes if finding.obstacle is Obstacle.TAINTED), number
+        )
         yield (
             f"The nodes that match the pod's nodeSelector have taints: {_names(tainted)}. Remove"
             " one of the taints, or let the pod tolerate it."
         )
     if tainted:
         return
-    lacking = {one.name: _lacking_labels(survey, pod, one.name) for one in nodes}
-    fit = [one for one in nodes if not any(map(_is_reserved, lacking[one.name]))]
+    lacking = {finding.name: _lacking_labels(survey, pod, finding.name) for finding in nodes}
+    fit = [finding for finding in nodes if not any(map(_is_reserved, lacking[finding.name]))]
     change = "change the nodeSelector where the pod is created"
     if not fit:
-        keys = sorted({one for labels in lacking.values() for one in labels})
+        keys = sorted({label for labels in lacking.values() for label in labels})
         yield f"No node has the labels that the pod requests ({_names(keys)}): {change}."
         return
-    best = min(fit, key=lambda one: (_free(one) < number, len(lacking[one.name]), -_free(one)))
+    best = min(
+        fit,
+        key=lambda finding: (_free(finding) < number, len(lacking[finding.name]), -_free(finding)),
+    )
     labels = " and ".join(lacking[best.name])
     yield (
         f"No node has the labels that the pod requests: label a node with {labels}"
@@ -205,8 +216,8 @@ def _free(node: NodeFinding) -> int:
 
 
 def _lacking_labels(survey: Survey, pod: PodRecord, name: str) -> list[str]:
-    there = survey.world.nodes[name].labels
-    return [f"{key}={value}" for key, value in pod.node_selector if there.get(key) != value]
+    node_labels = survey.world.nodes[name].labels
+    return [f"{key}={value}" for key, value in pod.node_selector if node_labels.get(key) != value]
 
 
 def _is_reserved(label: str) -> bool:
@@ -221,27 +232,29 @@ def _unknown_profile(survey: Survey, resource: str) -> Iterator[str]:
     boards = {gpu.spec.board for gpu in survey.examples}
     if not short or not offers.is_ours(resource, survey.world.policy.resource_prefix):
         return
-    known = sorted({one.name for key in boards for one in _profiles(key)})
-    if known and not any(_is_named(key, short) for key in boards):
-        yield f"No board of the cluster has this profile; its boards have {', '.join(known)}."
+    profile_names = sorted({profile.name for key in boards for profile in _profiles(key)})
+    if profile_names and not any(_is_named(key, short) for key in boards):
+        yield (
+            f"No board of the cluster has this profile; its boards have {', '.join(profile_names)}."
+        )
 
 
 def _closed(nodes: Iterable[NodeFinding], number: int) -> Iterator[str]:
     """Yield the nodes that have enough, and that something else keeps the pod off."""
-    for one in nodes:
-        if one.free is None or one.free < number:
+    for finding in nodes:
+        if finding.free is None or finding.free < number:
             continue
-        has = f"Node {one.name} has {one.free} free, but"
-        match one.obstacle:
-            case Obstacle.TAINTED if one.detail == CORDONED:
-                yield f"{has} is cordoned: `kubectl uncordon {one.name}` lets pods on it."
+        has = f"Node {finding.name} has {finding.free} free, but"
+        match finding.obstacle:
+            case Obstacle.TAINTED if finding.detail == CORDONED:
+                yield f"{has} is cordoned: `kubectl uncordon {finding.name}` lets pods on it."
             case Obstacle.TAINTED:
                 yield (
-                    f"{has} is tainted {one.detail}: without the taint, or if the pod tolerates"
+                    f"{has} is tainted {finding.detail}: without the taint, or if the pod tolerates"
                     " it, the pod can use the node."
                 )
             case Obstacle.SELECTOR:
-                yield f"{has} does not match the pod's nodeSelector: {one.detail}."
+                yield f"{has} does not match the pod's nodeSelector: {finding.detail}."
             case Obstacle.NOT_READY:
                 yield f"{has} is not ready."
             case Obstacle.CLOSED:
@@ -283,9 +296,9 @@ def _divided(survey: Survey, resource: str, nodes: Container[str]) -> Iterator[s
 
 def _is_empty(gpu: Gpu, resource: str) -> bool:
     slices = gpu.status.slices
-    divided = bool(slices) and all(one.resource != resource for one in slices)
-    held = any(one.holders for one in slices) or bool(gpu.status.claims)
-    return divided and not held and gpu.status.health == "Healthy"
+    divided = bool(slices) and all(gpu_slice.resource != resource for gpu_slice in slices)
+    is_held = any(gpu_slice.holders for gpu_slice in slices) or bool(gpu.status.claims)
+    return divided and not is_held and gpu.status.health == "Healthy"
 
 
 def _profiles(board: str) -> Iterable[geometry.DeviceProfile]:
@@ -293,7 +306,7 @@ def _profiles(board: str) -> Iterable[geometry.DeviceProfile]:
 
 
 def _is_named(board: str, short: str) -> bool:
-    return any(one.resource_name == f"mig-{short}" for one in _profiles(board))
+    return any(profile.resource_name == f"mig-{short}" for profile in _profiles(board))
 
 
 def _names(names: Sequence[str]) -> str:

@@ -74,7 +74,7 @@ class Supply:
     @property
     def on_sidelined(self) -> int:
         """Return how many of the held devices the kubelet does not offer."""
-        return sum(len(one.pods) for one in self.sidelined)
+        return sum(len(gpu.pods) for gpu in self.sidelined)
 
     @property
     def is_crowded(self) -> bool:
@@ -93,7 +93,7 @@ class Supply:
 
     def describe_crowding(self) -> str:
         """Return what the pods on devices that are not offered do to the others' count."""
-        where = list_first([str(one) for one in self.sidelined], _SHOWN_GPUS)
+        where = list_first([str(gpu) for gpu in self.sidelined], _SHOWN_GPUS)
         return (
             f"{count_of(self.on_sidelined, 'pod')} on devices that are not offered count against"
             f" the {self.allocatable} allocatable: {where}; so {self.free} of"
@@ -110,14 +110,14 @@ NO_SUPPLY: Final = Supply()
 
 def count_supply(world: World, node: Node, resource: str, slices: Sequence[HeldSlice]) -> Supply:
     """Count the devices of a resource on a node; ``slices`` are those with this resource."""
-    present = sum(offers.count_replicas(gpu, one.profile) for gpu, one in slices)
+    present = sum(offers.count_replicas(gpu, gpu_slice.profile) for gpu, gpu_slice in slices)
     allocatable = offers.allocatable_count(node, resource)
     causes = _causes(world, node, resource, slices, max(present - allocatable, 0))
     return Supply(
         present,
         allocatable,
-        sum(len(one.holders) for _, one in slices),
-        sum(_count_unheld(gpu, one) for gpu, one in slices),
+        sum(len(gpu_slice.holders) for _, gpu_slice in slices),
+        sum(_count_unheld(gpu, gpu_slice) for gpu, gpu_slice in slices),
         tuple(causes),
         tuple(_sidelined(slices)),
         tuple(_returning(slices)),
@@ -127,13 +127,18 @@ def count_supply(world: World, node: Node, resource: str, slices: Sequence[HeldS
 def count_of_node(world: World, node: Node, resource: str) -> Supply:
     """Count the devices of a resource on a node."""
     gpus = world.gpus_by_node().get(node.name, ())
-    slices = [(gpu, one) for gpu in gpus for one in gpu.status.slices if one.resource == resource]
+    slices = [
+        (gpu, gpu_slice)
+        for gpu in gpus
+        for gpu_slice in gpu.status.slices
+        if gpu_slice.resource == resource
+    ]
     return count_supply(world, node, resource, slices)
 
 
-def is_in_service(gpu: Gpu, one: Slice) -> bool:
+def is_in_service(gpu: Gpu, gpu_slice: Slice) -> bool:
     """Return whether the health of a slice and of its GPU lets the kubelet offer the slice."""
-    return is_served(gpu) and healths.is_in_service(one.health)
+    return is_served(gpu) and healths.is_in_service(gpu_slice.health)
 
 
 def is_served(gpu: Gpu) -> bool:
@@ -141,21 +146,25 @@ def is_served(gpu: Gpu) -> bool:
     return healths.is_in_service(gpu.status.health)
 
 
-def _count_unheld(gpu: Gpu, one: Slice) -> int:
-    if one.state is not SliceState.ACTIVE or not one.admitted or not is_in_service(gpu, one):
+def _count_unheld(gpu: Gpu, gpu_slice: Slice) -> int:
+    if (
+        gpu_slice.state is not SliceState.ACTIVE
+        or not gpu_slice.admitted
+        or not is_in_service(gpu, gpu_slice)
+    ):
         return 0
-    return max(offers.count_replicas(gpu, one.profile) - len(one.holders), 0)
+    return max(offers.count_replicas(gpu, gpu_slice.profile) - len(gpu_slice.holders), 0)
 
 
 def _sidelined(slices: Sequence[HeldSlice]) -> Iterator[Sidelined]:
     """Yield the GPUs whose pods hold devices that the kubelet does not offer."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for gpu, one in slices:
-        reason = _reason(gpu, one)
-        if reason and one.holders and reason != _RESTARTS:
-            pods = found.setdefault((gpu.name, reason), [])
-            pods += [f"{holder.namespace}/{holder.name}" for holder in one.holders]
-    for (name, reason), pods in found.items():
+    pods_by_reason: dict[tuple[str, str], list[str]] = {}
+    for gpu, gpu_slice in slices:
+        reason = _reason(gpu, gpu_slice)
+        if reason and gpu_slice.holders and reason != _RESTARTS:
+            pods = pods_by_reason.setdefault((gpu.name, reason), [])
+            pods += [f"{holder.namespace}/{holder.name}" for holder in gpu_slice.holders]
+    for (name, reason), pods in pods_by_reason.items():
         yield Sidelined(name, reason, tuple(pods))
 
 
@@ -166,20 +175,22 @@ def _returning(slices: Sequence[HeldSlice]) -> Iterator[Returning]:
     """
     numbers: Counter[tuple[str, str]] = Counter()
     unheld: Counter[tuple[str, str]] = Counter()
-    for gpu, one in slices:
-        if not is_in_service(gpu, one):
-            key = gpu.name, _reason(gpu, one)
-            number = _stays(gpu, one) * offers.count_replicas(gpu, one.profile)
+    for gpu, gpu_slice in slices:
+        if not is_in_service(gpu, gpu_slice):
+            key = gpu.name, _reason(gpu, gpu_slice)
+            number = _stays(gpu, gpu_slice) * offers.count_replicas(gpu, gpu_slice.profile)
             numbers[key] += number
-            unheld[key] += max(number - len(one.holders), 0)
+            unheld[key] += max(number - len(gpu_slice.holders), 0)
     for (name, reason), number in numbers.items():
         yield Returning(name, number, unheld[name, reason], reason)
 
 
-def _stays(gpu: Gpu, one: Slice) -> bool:
-    wanted = gpu.spec.instances
-    is_wanted = not wanted or any(each.place == one.place for each in wanted)
-    return one.state is SliceState.ACTIVE and is_wanted
+def _stays(gpu: Gpu, gpu_slice: Slice) -> bool:
+    requested_instances = gpu.spec.instances
+    is_wanted = not requested_instances or any(
+        instance.place == gpu_slice.place for instance in requested_instances
+    )
+    return gpu_slice.state is SliceState.ACTIVE and is_wanted
 
 
 def _causes(
@@ -191,15 +202,15 @@ def _causes(
     """
     explained = 0
     for gpu in world.gpus_by_node().get(node.name, ()):
-        own = [one for of, one in slices if of is gpu]
+        own = [gpu_slice for of, gpu_slice in slices if of is gpu]
         absent = _absent(gpu, resource)
         if absent:
             health = "" if is_served(gpu) else f", {gpu.status.health}"
             yield f"{absent} of {gpu.name} (requested by its spec, not created yet{health})"
         reasons: Counter[str] = Counter()
-        for one in own:
-            if reason := _reason(gpu, one):
-                reasons[reason] += offers.count_replicas(gpu, one.profile)
+        for gpu_slice in own:
+            if reason := _reason(gpu, gpu_slice):
+                reasons[reason] += offers.count_replicas(gpu, gpu_slice.profile)
         for reason, number in reasons.items() if explained < lacking else ():
             explained += number
             yield f"{number} of {gpu.name} ({reason})"
@@ -212,26 +223,28 @@ def _causes(
 _RESTARTS: Final = "admits no pod while the kubelet or the node agent restarts"
 
 
-def _reason(gpu: Gpu, one: Slice) -> str:
+def _reason(gpu: Gpu, gpu_slice: Slice) -> str:
     """Return why the kubelet does not offer a slice; empty if it should."""
     if not is_served(gpu):
-        return one.health if not healths.is_in_service(one.health) else gpu.status.health
-    if not healths.is_in_service(one.health):
-        return one.health
-    if one.state is SliceState.WITHDRAWING:
+        return (
+            gpu_slice.health if not healths.is_in_service(gpu_slice.health) else gpu.status.health
+        )
+    if not healths.is_in_service(gpu_slice.health):
+        return gpu_slice.health
+    if gpu_slice.state is SliceState.WITHDRAWING:
         return "withdrawn by a layout"
-    return "" if one.admitted else _RESTARTS
+    return "" if gpu_slice.admitted else _RESTARTS
 
 
 def _absent(gpu: Gpu, resource: str) -> int:
     """Return how many devices of this resource a GPU's spec requests that do not exist."""
     name = resource.partition("/")[2]
-    there = {one.place for one in gpu.status.slices}
-    found = 0
-    for one in gpu.spec.layout_instances:
-        if one.place not in there and _offered_as(gpu, one.profile) == name:
-            found += offers.count_replicas(gpu, one.profile)
-    return found
+    present_places = {gpu_slice.place for gpu_slice in gpu.status.slices}
+    count = 0
+    for instance in gpu.spec.layout_instances:
+        if instance.place not in present_places and _offered_as(gpu, instance.profile) == name:
+            count += offers.count_replicas(gpu, instance.profile)
+    return count
 
 
 def _offered_as(gpu: Gpu, profile: str) -> str:

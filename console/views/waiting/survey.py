@@ -34,27 +34,31 @@ class Survey:
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes that have GPUs or offer HCAs, by name."""
         with_gpus = self.world.gpus_by_node()
-        found = sorted(self.world.nodes.items())
-        return tuple(n for name, n in found if name in with_gpus or HCA_RESOURCE in n.capacity)
+        named_nodes = sorted(self.world.nodes.items())
+        return tuple(
+            n for name, n in named_nodes if name in with_gpus or HCA_RESOURCE in n.capacity
+        )
 
     @cached_property
     def bare_nodes(self) -> tuple[str, ...]:
         """Return the other nodes, each with its taints: the scheduler counts them as well."""
-        known = {one.name for one in self.nodes}
-        found = sorted(name for name in self.world.nodes if name not in known)
+        device_nodes = {node.name for node in self.nodes}
+        bare_names = sorted(name for name in self.world.nodes if name not in device_nodes)
         return tuple(
             f"{name} (tainted {', '.join(map(str, taints))})" if taints else name
-            for name, taints in ((one, self.taints.get(one, ())) for one in found)
+            for name, taints in (
+                (node_name, self.taints.get(node_name, ())) for node_name in bare_names
+            )
         )
 
     @cached_property
     def slices(self) -> Mapping[tuple[str, str], Sequence[HeldSlice]]:
         """Return the slices of each node and resource."""
-        found: dict[tuple[str, str], list[HeldSlice]] = defaultdict(list)
+        by_resource: dict[tuple[str, str], list[HeldSlice]] = defaultdict(list)
         for gpu in self.world.gpus.values():
-            for one in gpu.status.slices:
-                found[gpu.spec.node_name, one.resource].append((gpu, one))
-        return found
+            for gpu_slice in gpu.status.slices:
+                by_resource[gpu.spec.node_name, gpu_slice.resource].append((gpu, gpu_slice))
+        return by_resource
 
     @cached_property
     def reporting_nodes(self) -> frozenset[str]:
@@ -67,13 +71,13 @@ class Survey:
 
         GPUs that are not healthy, and those that serve ResourceClaims now, are left out.
         """
-        found: dict[str, list[GpuState]] = defaultdict(list)
-        for one in self.states:
-            gpu = self.world.gpus[one.name]
+        usable: dict[str, list[GpuState]] = defaultdict(list)
+        for state in self.states:
+            gpu = self.world.gpus[state.name]
             is_claimed = gpu.spec.allocation is Allocation.DRA or bool(gpu.status.claims)
             if gpu.status.health == "Healthy" and not is_claimed:
-                found[gpu.spec.node_name].append(one)
-        return found
+                usable[gpu.spec.node_name].append(state)
+        return usable
 
     @cached_property
     def states(self) -> tuple[GpuState, ...]:
@@ -96,24 +100,24 @@ class Survey:
         A slice that is not in service admits none either, but nothing restarts.
         """
         for gpu in self.world.gpus_by_node().get(node.name, ()):
-            for one in gpu.status.slices:
-                is_closed = one.state is SliceState.ACTIVE and not one.admitted
-                if is_closed and supply.is_in_service(gpu, one):
-                    yield one.resource
+            for gpu_slice in gpu.status.slices:
+                is_closed = gpu_slice.state is SliceState.ACTIVE and not gpu_slice.admitted
+                if is_closed and supply.is_in_service(gpu, gpu_slice):
+                    yield gpu_slice.resource
 
     def count_supply(self, node: Node, resource: str) -> Supply:
         """Return how the kubelet and the scheduler count the devices of a resource on a node."""
         key = (node.name, resource)
         if key not in self._supplies:
-            there = self.slices.get(key, ())
-            self._supplies[key] = supply.count_supply(self.world, node, resource, there)
+            slices = self.slices.get(key, ())
+            self._supplies[key] = supply.count_supply(self.world, node, resource, slices)
         return self._supplies[key]
 
 
 def is_explained(world: World, resource: str) -> bool:
     """Return whether a resource is a slice, a GPU or an HCA, which the console explains."""
     prefixes = {world.policy.resource_prefix, GROUP}
-    return resource == HCA_RESOURCE or any(offers.is_ours(resource, one) for one in prefixes)
+    return resource == HCA_RESOURCE or any(offers.is_ours(resource, prefix) for prefix in prefixes)
 
 
 def find_offered_name(world: World, resource: str) -> str:
@@ -129,16 +133,16 @@ def find_offered_name(world: World, resource: str) -> str:
 
 def _state(gpu: Gpu) -> GpuState | None:
     """Return the planner's view of a GPU; None if its slices are not valid on its board."""
-    there = gpu.status.slices
-    found = _instances(gpu.spec.board, tuple(one.place for one in there))
-    if found is None:
+    slices = gpu.status.slices
+    instances = _instances(gpu.spec.board, tuple(gpu_slice.place for gpu_slice in slices))
+    if instances is None:
         return None
-    held = {
-        instance: tuple(f"{h.namespace}/{h.name}" for h in one.holders)
-        for instance, one in zip(found, there, strict=True)
-        if one.holders
+    holders = {
+        instance: tuple(f"{h.namespace}/{h.name}" for h in gpu_slice.holders)
+        for instance, gpu_slice in zip(instances, slices, strict=True)
+        if gpu_slice.holders
     }
-    return GpuState(gpu.name, gpu.spec.pool, geometry.board(gpu.spec.board), found, held)
+    return GpuState(gpu.name, gpu.spec.pool, geometry.board(gpu.spec.board), instances, holders)
 
 
 @lru_cache(maxsize=4096)
@@ -146,8 +150,8 @@ def _instances(board_key: str, places: tuple[Place, ...]) -> tuple[Instance, ...
     """Return valid instances at these places; a fleet has few different combinations."""
     try:
         board = geometry.board(board_key)
-        found = tuple(board.instance(*place) for place in places)
-        planner.check(board, found)
+        instances = tuple(board.instance(*place) for place in places)
+        planner.check(board, instances)
     except MigError:
         return None
-    return found
+    return instances

@@ -56,7 +56,7 @@ class RequestFinding:
     @property
     def is_unmatched(self) -> bool:
         """Return whether there are nodes, and selector or taints keep the pod off all of them."""
-        return bool(self.counts) and all(one in UNMATCHED for one, _ in self.counts)
+        return bool(self.counts) and all(obstacle in UNMATCHED for obstacle, _ in self.counts)
 
     @property
     def nodes_with_room(self) -> int:
@@ -105,14 +105,16 @@ def is_pending(world: World, pod: PodRecord) -> bool:
 
 def starting_pods(pods: Iterable[PodRecord], namespace: str = "") -> list[PodRecord]:
     """Return the pods with devices that have a node and do not run, the oldest first."""
-    found = (pod for pod in pods if pod.is_starting and namespace in ("", pod.namespace))
-    return sorted(found, key=lambda pod: (pod.created, pod.key))
+    selected_pods = (pod for pod in pods if pod.is_starting and namespace in ("", pod.namespace))
+    return sorted(selected_pods, key=lambda pod: (pod.created, pod.key))
 
 
 def pending_pods(world: World, pods: Iterable[PodRecord], namespace: str = "") -> list[PodRecord]:
     """Return the pods that wait for devices, the oldest first."""
-    found = (pod for pod in pods if namespace in ("", pod.namespace) and is_pending(world, pod))
-    return sorted(found, key=lambda pod: (pod.created, pod.key))
+    selected_pods = (
+        pod for pod in pods if namespace in ("", pod.namespace) and is_pending(world, pod)
+    )
+    return sorted(selected_pods, key=lambda pod: (pod.created, pod.key))
 
 
 def explain(
@@ -128,7 +130,7 @@ def explain(
     missing = connection.missing(EXPLANATION)
     if missing:
         return Explanation(pod, missing=missing)
-    own = [one for one in pod.requests if is_explained(survey.world, one[0])]
+    own = [request for request in pod.requests if is_explained(survey.world, request[0])]
     no_claims = connection.missing(CLAIMS) if pod.waiting or pod.unmade_claims else {}
     no_policy = connection.missing(POLICY)
     names = {} if no_policy else {name: find_offered_name(survey.world, name) for name, _ in own}
@@ -137,7 +139,7 @@ def explain(
     misnamed = {name: offered for name, offered in names.items() if offered}
     return Explanation(
         pod,
-        tuple(_request(survey, pod, *one, not no_policy) for one in own[:MOST]),
+        tuple(_request(survey, pod, *request, not no_policy) for request in own[:MOST]),
         () if no_claims else tuple(find_claims(survey, pod, claims, classes)),
         tuple(itertools.starmap(_advise_name, misnamed.items())),
         tuple(name for name in foreign if name not in misnamed),
@@ -159,10 +161,10 @@ def _request(
     survey: Survey, pod: PodRecord, resource: str, number: int, knows_policy: bool
 ) -> RequestFinding:
     nodes = [find_obstacle(survey, pod, node, resource, number) for node in survey.nodes]
-    counts = Counter(one.obstacle for one in nodes)
-    usable = [one.name for one in nodes if one.obstacle not in CLOSED_NODES]
-    ordered = sorted(nodes, key=lambda one: (-_ORDER[one.obstacle], one.name))
-    matching = frozenset(one.name for one in nodes if one.obstacle not in UNMATCHED)
+    counts = Counter(finding.obstacle for finding in nodes)
+    usable = [finding.name for finding in nodes if finding.obstacle not in CLOSED_NODES]
+    ordered = sorted(nodes, key=lambda finding: (-_ORDER[finding.obstacle], finding.name))
+    matching = frozenset(finding.name for finding in nodes if finding.obstacle not in UNMATCHED)
     coming = _count_coming(survey, resource, matching)
     of_nodes: Counter[str] = Counter()
     for (node, _), count in coming.items():
@@ -174,7 +176,7 @@ def _request(
         resource=resource,
         number=number,
         nodes=tuple(ordered),
-        counts=tuple((one, counts[one]) for one in Obstacle if one in counts),
+        counts=tuple((obstacle, counts[obstacle]) for obstacle in Obstacle if obstacle in counts),
         layouts=tuple(_layouts(survey, coming)),
         remedy=find_remedy(survey, resource, number, usable) if knows_policy else None,
         steps=steps,
@@ -184,9 +186,9 @@ def _request(
 def _layouts(survey: Survey, coming: Mapping[tuple[str, str], int]) -> Iterator[tuple[str, str]]:
     """Yield the layouts that have yet to create devices and are not Ready, with their messages."""
     for name in sorted({layout for _, layout in coming}):
-        for one in survey.world.layouts[name].status.conditions:
-            if one.type == ConditionType.READY.value and one.status != "True":
-                yield name, f"{one.reason}: {one.message}"
+        for condition in survey.world.layouts[name].status.conditions:
+            if condition.type == ConditionType.READY.value and condition.status != "True":
+                yield name, f"{condition.reason}: {condition.message}"
 
 
 def _count_coming(
@@ -196,21 +198,25 @@ def _count_coming(
 
     A slice that exists is not created again, even while a pod holds it.
     """
-    found: Counter[tuple[str, str]] = Counter()
+    coming: Counter[tuple[str, str]] = Counter()
     world = survey.world
     for name, layout in selection.layouts_by_gpu(world).items():
         gpu = world.gpus[name]
         if gpu.spec.node_name in nodes:
-            there = sum(_stays(gpu, one) for one in gpu.status.slices if one.resource == resource)
-            count = _count_requested(world.layouts[layout], gpu, resource) - there
+            present_count = sum(
+                _stays(gpu, gpu_slice)
+                for gpu_slice in gpu.status.slices
+                if gpu_slice.resource == resource
+            )
+            count = _count_requested(world.layouts[layout], gpu, resource) - present_count
             if count > 0:
-                found[gpu.spec.node_name, layout] += count
-    return found
+                coming[gpu.spec.node_name, layout] += count
+    return coming
 
 
-def _stays(gpu: Gpu, one: Slice) -> bool:
-    is_requested = any(each.place == one.place for each in gpu.spec.instances)
-    return one.state is SliceState.ACTIVE or is_requested
+def _stays(gpu: Gpu, gpu_slice: Slice) -> bool:
+    is_requested = any(instance.place == gpu_slice.place for instance in gpu.spec.instances)
+    return gpu_slice.state is SliceState.ACTIVE or is_requested
 
 
 def _count_requested(layout: Layout, gpu: Gpu, resource: str) -> int:
@@ -219,9 +225,9 @@ def _count_requested(layout: Layout, gpu: Gpu, resource: str) -> int:
     try:
         board = geometry.board(gpu.spec.board)
         return sum(
-            one.count
-            for one in layout.spec.instances
-            if gpu.spec.resource_of(board.device_profile(one.profile)) == name
+            request.count
+            for request in layout.spec.instances
+            if gpu.spec.resource_of(board.device_profile(request.profile)) == name
         )
     except MigError:
         return 0

@@ -40,7 +40,7 @@ def test_the_latest_events_stay_in_whatever_order_they_arrive() -> None:
 
 
 def test_many_namespaces_together_have_a_bound() -> None:
-    log = EventLog(most=100)
+    log = EventLog(most_events=100)
     for number in range(500):
         log.put(f"s{number}/e", event(f"s{number}", "2026-01-01T00:00:00Z"))
     assert len(list(log.all())) == 100
