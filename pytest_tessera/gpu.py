@@ -52,7 +52,7 @@ class Request:
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> Self:
         """Return a request. Raises RequestError."""
-        field_names = {field.name for field in fields(cls)}
+        field_names = {request_field.name for request_field in fields(cls)}
         if unknown := sorted(arguments.keys() - field_names):
             raise RequestError(f"the marker tessera has no argument {unknown[0]!r}")
         for name, value in arguments.items():
