@@ -63,9 +63,9 @@ def find_placements(
     occupied = budget_of(board).total(base)
     whole, narrow = _partition(requests)
     divided = _divisions(base)
-    new = _additional(divided, narrow)
-    for placed, total in placements(board, occupied, [*whole, *new.elements()]):
-        for devices in _divide(placed, new, divided, tuple(narrow.items())):
+    new_counts = _additional(divided, narrow)
+    for placed, total in placements(board, occupied, [*whole, *new_counts.elements()]):
+        for devices in _divide(placed, new_counts, divided, tuple(narrow.items())):
             yield devices, total
 
 
@@ -160,11 +160,11 @@ def _fewest(masks: tuple[int, ...], devices: tuple[ComputeProfile, ...]) -> int:
 
 def _divide(
     placed: Sequence[Instance],
-    new: Mapping[Profile, int],
+    new_counts: Mapping[Profile, int],
     divided: Mapping[Instance, _Division],
     narrow: Sequence[tuple[Profile, tuple[ComputeProfile, ...]]],
 ) -> Iterator[tuple[Instance, ...]]:
-    """Yield every way to divide ``new`` of the placed GPU instances into ``narrow`` devices."""
+    """Yield every way to divide ``new_counts`` of the placed GPU instances into ``narrow`` devices."""
     if not narrow:
         yield tuple(placed)
         return
@@ -172,13 +172,13 @@ def _divide(
     other_instances = [instance for instance in placed if instance.profile != profile]
     own = [instance for instance in placed if instance.profile == profile]
     divided_instances = [instance for instance in divided if instance.profile == profile]
-    for chosen in combinations(own, new[profile]):
+    for chosen in combinations(own, new_counts[profile]):
         whole = [instance for instance in own if instance not in chosen]
         bins = (*divided_instances, *chosen)
         masks = tuple(_mask(divided.get(instance, ())) for instance in bins)
         for filling in _fill(masks, _group(devices)):
             parts = [Instance(profile, bins[at].start, place) for at, place in filling]
-            for later_devices in _divide(other_instances, new, divided, later):
+            for later_devices in _divide(other_instances, new_counts, divided, later):
                 yield (*parts, *whole, *later_devices)
 
 

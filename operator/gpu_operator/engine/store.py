@@ -284,9 +284,9 @@ def _is_older(document: Document, stored_identity: _Identity) -> bool:
 
 def _is_same(document: Document, stored_identity: _Identity) -> bool:
     """Return whether both documents are the same state of one object; False if that is unknown."""
-    new = document["metadata"]
-    version = new.get("resourceVersion")
-    return bool(version) and (version, new.get("uid")) == (
+    metadata = document["metadata"]
+    version = metadata.get("resourceVersion")
+    return bool(version) and (version, metadata.get("uid")) == (
         stored_identity.version,
         stored_identity.uid,
     )

@@ -76,7 +76,7 @@ def make_conditions(
     result = []
     for kind, verdict in new_verdicts.items():
         status = "True" if verdict.true else "False"
-        old = conditions_by_type.get(kind.value)
+        old_condition = conditions_by_type.get(kind.value)
         result.append(
             Condition(
                 type=kind.value,
@@ -84,7 +84,9 @@ def make_conditions(
                 reason=verdict.reason.value,
                 message=verdict.message[:_MESSAGE_LENGTH],
                 last_transition_time=(
-                    old.last_transition_time if old and old.status == status else moment
+                    old_condition.last_transition_time
+                    if old_condition and old_condition.status == status
+                    else moment
                 ),
                 observed_generation=generation,
             )

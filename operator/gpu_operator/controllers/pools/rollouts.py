@@ -45,11 +45,11 @@ def explain_late_gpud(world: World, document: Mapping[str, Any], node: Node) -> 
     Tessera. In the last case, affinity or taints may keep Tessera's pods off the node.
     """
     digest, gpud_pods = daemonset.rendered_digest(document), world.gpuds.get(node.name, ())
-    new = [pod for pod in gpud_pods if pod.rendered == digest]
+    updated_pods = [pod for pod in gpud_pods if pod.rendered == digest]
     nothing_to_lose = not node.ready or not (gpud_pods or node.name in world.agents)
-    if nothing_to_lose or any(not pod.problem for pod in new):
+    if nothing_to_lose or any(not pod.problem for pod in updated_pods):
         return ""
-    failing = next((pod for pod in new if pod.failing), None)
+    failing = next((pod for pod in updated_pods if pod.failing), None)
     if failing is None:
         return f"gpud of node {node.name} has not started yet"
     return f"gpud {failing.name} of node {node.name}: {failing.problem}"

@@ -174,39 +174,43 @@ def _conditions(
     moment = current_time.strftime("%Y-%m-%dT%H:%M:%SZ")
     result = []
     for kind, finding in findings:
-        old = conditions_by_type.get(kind.value)
-        is_same_status = old is not None and old.status == finding.status
+        old_condition = conditions_by_type.get(kind.value)
+        is_same_status = old_condition is not None and old_condition.status == finding.status
         message = finding.message[:_MESSAGE_LENGTH]
         result.append(
             Condition(
                 type=kind.value,
                 status=finding.status,
                 reason=finding.reason.value,
-                message=_keep_message(old, finding, message, generation),
-                last_transition_time=old.last_transition_time if old and is_same_status else moment,
+                message=_keep_message(old_condition, finding, message, generation),
+                last_transition_time=old_condition.last_transition_time
+                if old_condition and is_same_status
+                else moment,
                 observed_generation=generation,
             )
         )
     return tuple(result)
 
 
-def _keep_message(old: Condition | None, finding: Finding, message: str, generation: int) -> str:
+def _keep_message(
+    old_condition: Condition | None, finding: Finding, message: str, generation: int
+) -> str:
     """Return the former message if the new one differs only slightly in its numbers.
 
     The share of a budget that a policy uses depends on the pods of all namespaces. A tenant who
     creates and deletes a pod must not cause writes to the statuses of all refused policies in
     the cluster.
     """
-    if old is None or finding.reason is not Reason.OUT_OF_BUDGET:
+    if old_condition is None or finding.reason is not Reason.OUT_OF_BUDGET:
         return message
-    was = (old.status, old.reason, old.observed_generation)
-    if was != (finding.status, finding.reason.value, generation):
+    old_state = (old_condition.status, old_condition.reason, old_condition.observed_generation)
+    if old_state != (finding.status, finding.reason.value, generation):
         return message
-    if _FIGURE.sub("0", old.message) != _FIGURE.sub("0", message):
+    if _FIGURE.sub("0", old_condition.message) != _FIGURE.sub("0", message):
         return message
-    pairs = zip(_FIGURE.findall(old.message), _FIGURE.findall(message), strict=True)
+    pairs = zip(_FIGURE.findall(old_condition.message), _FIGURE.findall(message), strict=True)
     near = all(abs(int(a) - int(b)) * _MOVED <= int(a) for a, b in pairs)
-    return old.message if near else message
+    return old_condition.message if near else message
 
 
 def _events(
@@ -222,8 +226,8 @@ def _events(
     """
     old_states = {c.type: (c.status, c.reason, c.observed_generation) for c in old_conditions}
     for condition in new_conditions:
-        was = old_states.get(condition.type, ("", "", 0))
-        if was == (condition.status, condition.reason, condition.observed_generation):
+        old_state = old_states.get(condition.type, ("", "", 0))
+        if old_state == (condition.status, condition.reason, condition.observed_generation):
             continue
         reason, message, warning = condition.reason, condition.message, True
         if condition.type == ConditionType.ACCEPTED.value:
@@ -232,7 +236,9 @@ def _events(
             message, reason = f"{reason}: {message}", "Rejected"
         elif condition.type == ConditionType.SECOND_LAYER.value:
             warning = reason == Reason.ENGINE_ONLY.value
-            if not warning and (condition.status != "True" or was[1] != Reason.ENGINE_ONLY.value):
+            if not warning and (
+                condition.status != "True" or old_state[1] != Reason.ENGINE_ONLY.value
+            ):
                 continue  # of what is not reported yet, and of rules that were never missing
         elif condition.status == "True":
             warning = False
