@@ -164,7 +164,10 @@ def _divide(
     divided: Mapping[Instance, _Division],
     narrow: Sequence[tuple[Profile, tuple[ComputeProfile, ...]]],
 ) -> Iterator[tuple[Instance, ...]]:
-    """Yield every way to divide ``new_counts`` of the placed GPU instances into ``narrow`` devices."""
+    """Yield every way to divide some of the placed GPU instances into ``narrow`` devices.
+
+    ``new_counts`` is the number of instances of each profile to divide.
+    """
     if not narrow:
         yield tuple(placed)
         return
