@@ -27,12 +27,12 @@ class Finding:
 
 def has_failure(findings: Iterable[Finding]) -> bool:
     """Return whether something does not work."""
-    return any(one.state == FAIL for one in findings)
+    return any(finding.state == FAIL for finding in findings)
 
 
 def to_document(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return the findings as a document."""
-    return {"ok": not has_failure(findings), "findings": [asdict(one) for one in findings]}
+    return {"ok": not has_failure(findings), "findings": [asdict(finding) for finding in findings]}
 
 
 def to_json(findings: Sequence[Finding]) -> str:
@@ -42,12 +42,12 @@ def to_json(findings: Sequence[Finding]) -> str:
 
 def to_lines(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield a line for each finding, followed by a line for its remedy."""
-    widest = max((len(one.check) for one in findings), default=0)
+    widest = max((len(finding.check) for finding in findings), default=0)
     area = ""
-    for one in findings:
-        if one.area != area:
-            area = one.area
+    for finding in findings:
+        if finding.area != area:
+            area = finding.area
             yield f"{area}:"
-        yield f"  {one.state:4}  {one.check:{widest}}  {one.found}"
-        if one.remedy:
-            yield f"  {'':4}  {'':{widest}}  -> {one.remedy}"
+        yield f"  {finding.state:4}  {finding.check:{widest}}  {finding.found}"
+        if finding.remedy:
+            yield f"  {'':4}  {'':{widest}}  -> {finding.remedy}"

@@ -134,8 +134,8 @@ class Pseudonyms:
 
     def keep_addresses(self, addresses: Iterable[str]) -> None:
         """Add addresses that identify no tenant."""
-        for one in addresses:
-            self._addresses[_canonical(one) or one] = one
+        for address in addresses:
+            self._addresses[_canonical(address) or address] = address
 
     def clean(self, text: str) -> str:
         """Return the text without secrets, and without foreign names and addresses."""
@@ -151,16 +151,16 @@ class Pseudonyms:
         if isinstance(value, Mapping):
             return {
                 self.clean(str(key)): REDACTED
-                if isinstance(one, str) and _SECRET_KEY.search(str(key))
-                else self.clean_document(one)
-                for key, one in value.items()
+                if isinstance(child, str) and _SECRET_KEY.search(str(key))
+                else self.clean_document(child)
+                for key, child in value.items()
             }
         if isinstance(value, list | tuple):
-            return [self.clean_document(one) for one in value]
+            return [self.clean_document(child) for child in value]
         return self.clean(value) if isinstance(value, str) else value
 
-    def _replace_address(self, found: re.Match[str]) -> str:
-        text = found[0]
+    def _replace_address(self, match: re.Match[str]) -> str:
+        text = match[0]
         first, last = text.startswith(":"), text.endswith(":")  # may be the sentence's
         for begin, end in ((0, 0), (0, last), (first, 0), (first, last)):
             if address := _canonical(text[begin : len(text) - end]):
@@ -168,9 +168,9 @@ class Pseudonyms:
                 return text[:begin] + name + text[len(text) - end :]
         return text
 
-    def _replace_namespace(self, found: re.Match[str]) -> str:
-        pseudonym = self._namespaces[found[1]]
-        return f"{pseudonym}/{REDACTED}" if found[2] else pseudonym
+    def _replace_namespace(self, match: re.Match[str]) -> str:
+        pseudonym = self._namespaces[match[1]]
+        return f"{pseudonym}/{REDACTED}" if match[2] else pseudonym
 
     def _namespace_pattern(self) -> re.Pattern[str]:
         """Return the pattern of NAMESPACE, and of NAMESPACE/NAME, which is an object of it."""

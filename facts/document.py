@@ -49,8 +49,8 @@ class GpuFacts:
         Raises:
             fields.FactsError: a fact is of another type or beyond its bounds.
         """
-        rest = {name: value for name, value in entry.items() if name not in DECLARED}
-        return rest, cls.from_json({k: v for k, v in entry.items() if k in DECLARED})
+        other_fields = {name: value for name, value in entry.items() if name not in DECLARED}
+        return other_fields, cls.from_json({k: v for k, v in entry.items() if k in DECLARED})
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts that differ from their default."""

@@ -46,9 +46,9 @@ def text(default: str, longest: int, description: str) -> Any:
     return _declare(default, Bounds(str, min(1, len(default)), longest, description))
 
 
-def number(default: int, least: int, most: int, description: str) -> Any:
-    """Declare a dataclass field for an integer from ``least`` to ``most``."""
-    return _declare(default, Bounds(int, least, most, description))
+def number(default: int, minimum: int, maximum: int, description: str) -> Any:
+    """Declare a dataclass field for an integer from ``minimum`` to ``maximum``."""
+    return _declare(default, Bounds(int, minimum, maximum, description))
 
 
 def flag(description: str) -> Any:

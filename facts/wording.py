@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 
-def list_first(items: Sequence[str], most: int | None, between: str = ", ") -> str:
-    """Return the first ``most`` items, or all where it is None, and the number of the others.
+def list_first(items: Sequence[str], max_count: int | None, between: str = ", ") -> str:
+    """Return the first ``max_count`` items, or all where it is None, and the number of the others.
 
     The separator ``between`` also stands before the number if it ends a clause, as ``"; "`` does:
     ``"a, b and 3 more"``, ``"a; b; and 3 more"``.
     """
-    shown = between.join(items[:most])
-    more = 0 if most is None else len(items) - most
-    if more <= 0:
-        return shown
-    return f"{shown}{' ' if between == ', ' else between}and {more} more"
+    listed_text = between.join(items[:max_count])
+    omitted_count = 0 if max_count is None else len(items) - max_count
+    if omitted_count <= 0:
+        return listed_text
+    return f"{listed_text}{' ' if between == ', ' else between}and {omitted_count} more"
 
 
 def count_of(number: int, noun: str, plural: str = "") -> str:

@@ -27,9 +27,9 @@ class MigError(Exception):
 class UnknownBoardError(MigError):
     """No board has this key."""
 
-    def __init__(self, key: str, known: Iterable[str]) -> None:
+    def __init__(self, key: str, known_keys: Iterable[str]) -> None:
         self.key = key
-        self.known = tuple(known)
+        self.known = tuple(known_keys)
         super().__init__(describe_unknown("board", key, self.known))
 
 
@@ -40,7 +40,9 @@ class UnknownProfileError(MigError):
         self.board_key = board_key
         self.name = name
         self.legal = tuple(legal)
-        meant = next((one for one in self.legal if one.lower() == name.lower()), None)
+        meant = next(
+            (legal_name for legal_name in self.legal if legal_name.lower() == name.lower()), None
+        )
         hint = f" (case counts: {meant})" if meant is not None else ""
         super().__init__(
             f"board {board_key} has no profile {name!r}{hint};"

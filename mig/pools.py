@@ -27,7 +27,9 @@ class GpuState:
 
     def holders_in(self, gpu_instance: Instance) -> tuple[str, ...]:
         """Return the pods that hold the given GPU instance, or a part of it."""
-        parts = (pods for one, pods in self.held.items() if one.gpu_instance == gpu_instance)
+        parts = (
+            pods for instance, pods in self.held.items() if instance.gpu_instance == gpu_instance
+        )
         return tuple(dict.fromkeys(pod for pods in parts for pod in pods))
 
     @property
@@ -91,22 +93,24 @@ def _read(item: Any, number: int) -> GpuState:
         board = geometry.board(str(spec["board"]))
         pool = str(spec.get("pool") or "")
         slices = (item.get("status") or {}).get("slices") or []
-        found: dict[Instance, tuple[str, ...]] = {}
-        for one in slices:
-            inner = one.get("computeStart")
+        pods_by_instance: dict[Instance, tuple[str, ...]] = {}
+        for slice_status in slices:
+            inner = slice_status.get("computeStart")
             at = None if inner is None else int(inner)
-            instance = board.instance(str(one["profile"]), int(one["start"]), at)
-            holders = one.get("holders") or ()
-            found[instance] = tuple(f"{pod['namespace']}/{pod['name']}" for pod in holders)
+            instance = board.instance(str(slice_status["profile"]), int(slice_status["start"]), at)
+            holders = slice_status.get("holders") or ()
+            pods_by_instance[instance] = tuple(
+                f"{pod['namespace']}/{pod['name']}" for pod in holders
+            )
     except (KeyError, TypeError, AttributeError, ValueError) as err:
         if isinstance(err, MigError):
             raise
         raise SpecError(
             f"items[{number}]", repr(err), "a GPU object as `kubectl get gpus -o json` prints it"
         ) from err
-    planner.check(board, tuple(found))
-    held = {instance: pods for instance, pods in found.items() if pods}
-    return GpuState(name, pool, board, tuple(found), held)
+    planner.check(board, tuple(pods_by_instance))
+    held_instances = {instance: pods for instance, pods in pods_by_instance.items() if pods}
+    return GpuState(name, pool, board, tuple(pods_by_instance), held_instances)
 
 
 def room(gpus: Iterable[GpuState]) -> dict[Profile, planner.Room]:
@@ -114,46 +118,58 @@ def room(gpus: Iterable[GpuState]) -> dict[Profile, planner.Room]:
 
     Profiles of different boards count as one if they have the same name.
     """
-    found: dict[str, tuple[Profile, planner.Room]] = {}
-    for (board, held), number in _kinds(gpus).items():
-        for profile, one in planner.room(board, held).items():
-            first, sum_ = found.get(profile.name, (profile, planner.Room(0, 0)))
-            more = planner.Room(sum_.now + number * one.now, sum_.packed + number * one.packed)
-            found[profile.name] = first, more
-    return dict(found.values())
+    totals: dict[str, tuple[Profile, planner.Room]] = {}
+    for (board, held_slices), number in _kinds(gpus).items():
+        for profile, room_on_gpu in planner.room(board, held_slices).items():
+            first, sum_ = totals.get(profile.name, (profile, planner.Room(0, 0)))
+            total = planner.Room(
+                sum_.now + number * room_on_gpu.now, sum_.packed + number * room_on_gpu.packed
+            )
+            totals[profile.name] = first, total
+    return dict(totals.values())
 
 
-def advise(gpus: Sequence[GpuState], profile: str, wanted: int) -> Advice:
-    """Find room for ``wanted`` devices of a profile, with the fewest moves and evictions.
+def advise(gpus: Sequence[GpuState], profile: str, requested_count: int) -> Advice:
+    """Find room for ``requested_count`` devices of a profile, with the fewest moves and evictions.
 
     Some devices are narrower than their GPU instance. Such a device fits into a held GPU
     instance that is already divided, or into a new GPU instance. A new GPU instance counts as
     room for as many of these devices as it can contain. Raises MigError if no GPU's board has
     the profile.
     """
-    known = [gpu for gpu in gpus if _knows(gpu.board, profile)]
-    if gpus and not known:
+    usable_gpus = [gpu for gpu in gpus if _knows(gpu.board, profile)]
+    if gpus and not usable_gpus:
         gpus[0].board.device_profile(profile)
-    now = each = 0
-    found = []
-    for gpu in known:
+    free_count = each = 0
+    candidates = []
+    for gpu in usable_gpus:
         requested = gpu.board.device_profile(profile)
         if not requested.profile.is_plain:
             continue
         each = 1 if requested.compute is None else requested.compute.max_count
         beside = planner.room(gpu.board, gpu.held)[requested.profile].now
-        now += each * beside + planner.room_in_divided(gpu.held, requested)
+        free_count += each * beside + planner.room_in_divided(gpu.held, requested)
         making = planner.changes_to_fit(gpu.board, gpu.held, requested.profile)
         if making is not None:
-            found.append((gpu, making))
-    found.sort(key=lambda one: (bool(one[1].evictions), len(one[1].disturbed), one[1].units))
-    return Advice(now, tuple(found[: max(0, -(-(wanted - now) // max(each, 1)))]), each)
+            candidates.append((gpu, making))
+    candidates.sort(
+        key=lambda candidate: (
+            bool(candidate[1].evictions),
+            len(candidate[1].disturbed),
+            candidate[1].units,
+        )
+    )
+    return Advice(
+        free_count,
+        tuple(candidates[: max(0, -(-(requested_count - free_count) // max(each, 1)))]),
+        each,
+    )
 
 
-def cost(gpus: Sequence[GpuState], wanted: Mapping[str, Wanted]) -> Cost:
+def cost(gpus: Sequence[GpuState], slices_by_board: Mapping[str, Wanted]) -> Cost:
     """Return what changes, and which pods lose slices, if every GPU gets the wanted slices.
 
-    ``wanted`` maps each board's key to the slices wanted on a GPU of that board.
+    ``slices_by_board`` maps each board's key to the slices wanted on a GPU of that board.
     """
     unchanged = destroyed = created = 0
     pods: set[str] = set()
@@ -161,7 +177,7 @@ def cost(gpus: Sequence[GpuState], wanted: Mapping[str, Wanted]) -> Cost:
     for gpu in gpus:
         try:
             plan = planner.relayout(
-                gpu.board, gpu.slices, wanted[gpu.board.key], held=frozenset(gpu.held)
+                gpu.board, gpu.slices, slices_by_board[gpu.board.key], held=frozenset(gpu.held)
             )
         except MigError as err:
             impossible.setdefault(gpu.board.key, str(err))
@@ -169,7 +185,7 @@ def cost(gpus: Sequence[GpuState], wanted: Mapping[str, Wanted]) -> Cost:
         destroyed += len(plan.destroy)
         created += len(plan.create)
         unchanged += not (plan.destroy or plan.create)
-        pods |= {pod for one in plan.destroy for pod in gpu.held.get(one, ())}
+        pods |= {pod for instance in plan.destroy for pod in gpu.held.get(instance, ())}
     return Cost(unchanged, destroyed, created, frozenset(pods), impossible)
 
 

@@ -52,8 +52,8 @@ class Request:
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> Self:
         """Return a request. Raises RequestError."""
-        known = {one.name for one in fields(cls)}
-        if unknown := sorted(arguments.keys() - known):
+        field_names = {request_field.name for request_field in fields(cls)}
+        if unknown := sorted(arguments.keys() - field_names):
             raise RequestError(f"the marker tessera has no argument {unknown[0]!r}")
         for name, value in arguments.items():
             expected, types = _TYPES[name]
@@ -91,14 +91,16 @@ class Gpu:
         """Return the variables to set in an environment; its lists of folders are extended."""
         added = dict(self.variables)
         for name, (first, last) in self.paths.items():
-            there = environment.get(name) or (os.defpath if name == "PATH" else "")
-            given = there.split(os.pathsep) if there else []
-            before, after = (one.split(os.pathsep) if one else [] for one in (first, last))
-            if given[: len(before)] == before:
-                before = []
-            if after and given[-len(after) :] == after:
-                after = []
-            added[name] = os.pathsep.join([*before, *given, *after])
+            path_text = environment.get(name) or (os.defpath if name == "PATH" else "")
+            folders = path_text.split(os.pathsep) if path_text else []
+            first_folders, last_folders = (
+                part.split(os.pathsep) if part else [] for part in (first, last)
+            )
+            if folders[: len(first_folders)] == first_folders:
+                first_folders = []
+            if last_folders and folders[-len(last_folders) :] == last_folders:
+                last_folders = []
+            added[name] = os.pathsep.join([*first_folders, *folders, *last_folders])
         return added
 
     def run(
@@ -113,18 +115,18 @@ class Gpu:
         """
         pipe = subprocess.PIPE if options.pop("capture_output", True) else None
         options = {"stdout": pipe, "stderr": pipe, "text": True, **options}
-        given = options.get("env")
-        base = config.own_environment() if given is None else given
+        environment = options.get("env")
+        base = config.own_environment() if environment is None else environment
         options["env"] = {**base, **self.additions_to(base)}
-        done = subprocess.run(command, check=False, timeout=timeout, **options)
-        if check and done.returncode != 0:
+        process = subprocess.run(command, check=False, timeout=timeout, **options)
+        if check and process.returncode != 0:
             err = subprocess.CalledProcessError(
-                done.returncode, done.args, output=done.stdout, stderr=done.stderr
+                process.returncode, process.args, output=process.stdout, stderr=process.stderr
             )
-            if done.stderr:
-                err.add_note(str(done.stderr))
+            if process.stderr:
+                err.add_note(str(process.stderr))
             raise err
-        return done
+        return process
 
 
 @dataclass
@@ -178,26 +180,33 @@ def _start(stack: ExitStack, request: Request) -> Gpu:
         raise RequestError(err.format_message()) from err
     except (StartFailed, AdminRefused, OSError) as err:
         raise RequestError(f"the GPUs could not be created: {err}") from err
-    before = config.own_environment()
-    after = config.program_environment(node.slices_dir, node.token_hex, config.LIBRARIES_DIR)
-    after = config.with_ptxas_check(after, interpreter())
+    base_environment = config.own_environment()
+    program_environment = config.program_environment(
+        node.slices_dir, node.token_hex, config.LIBRARIES_DIR
+    )
+    program_environment = config.with_ptxas_check(program_environment, interpreter())
     # `tessera fault` is found even if the virtual environment is not activated
     programs = str(Path(interpreter()).parent)
-    after["PATH"] = os.pathsep.join([after["PATH"], programs])
+    program_environment["PATH"] = os.pathsep.join([program_environment["PATH"], programs])
     variables = {
         name: value
-        for name, value in after.items()
-        if name not in _PATHS and before.get(name) != value
+        for name, value in program_environment.items()
+        if name not in _PATHS and base_environment.get(name) != value
     }
     paths = {
-        name: _split(after[name], before.get(name) or (os.defpath if name == "PATH" else ""))
+        name: _split(
+            program_environment[name],
+            base_environment.get(name) or (os.defpath if name == "PATH" else ""),
+        )
         for name in _PATHS
-        if name in after and before.get(name) != after[name]
+        if name in program_environment and base_environment.get(name) != program_environment[name]
     }
     return Gpu(request.board, request.slice, request.count, variables, paths)
 
 
-def _split(after: str, before: str) -> tuple[str, str]:
+def _split(extended_list: str, former_list: str) -> tuple[str, str]:
     """Return what a list of folders has before and after its former value."""
-    first, _, last = after.partition(before) if before else (after, "", "")
+    first, _, last = (
+        extended_list.partition(former_list) if former_list else (extended_list, "", "")
+    )
     return first.strip(os.pathsep), last.strip(os.pathsep)

@@ -72,17 +72,17 @@ def tessera_gpu(
     marker = request.node.get_closest_marker("tessera")
     if marker is not None and marker.args:
         pytest.fail("the marker tessera has keyword arguments only", pytrace=False)
-    given = marker.kwargs if marker is not None else {}
+    arguments = marker.kwargs if marker is not None else {}
     defaults = {
         "board": option("--tessera-board"),
         "slice": option("--tessera-slice"),
         "count": option("--tessera-count"),
     }
-    if "board" in given:  # a profile of the command line may not exist on the test's board
+    if "board" in arguments:  # a profile of the command line may not exist on the test's board
         defaults |= {"slice": None}
     try:
-        wanted = Request.from_arguments({**defaults, **given})
-        with _tessera_gpus.provide(wanted) as gpu:
+        gpu_request = Request.from_arguments({**defaults, **arguments})
+        with _tessera_gpus.provide(gpu_request) as gpu:
             for name, value in gpu.environment.items():
                 monkeypatch.setenv(name, value)
             yield gpu

@@ -63,7 +63,10 @@ class Board:
         return tuple(
             DeviceProfile(profile, inner)
             for profile in self.profiles
-            for inner in (None, *(one for one in profile.ci_profiles if not one.is_full))
+            for inner in (
+                None,
+                *(ci_profile for ci_profile in profile.ci_profiles if not ci_profile.is_full),
+            )
         )
 
     def device_profile(self, name: str) -> DeviceProfile:
@@ -80,10 +83,12 @@ class Board:
             profile = self.profile(name[match.end() :])
         except UnknownProfileError as err:
             raise UnknownProfileError(self.key, name, err.legal) from None
-        for one in profile.ci_profiles:
-            if one.compute_slices == int(match[1]) and not one.is_full:
-                return DeviceProfile(profile, one)
-        raise UnknownProfileError(self.key, name, (one.name for one in profile.ci_profiles))
+        for ci_profile in profile.ci_profiles:
+            if ci_profile.compute_slices == int(match[1]) and not ci_profile.is_full:
+                return DeviceProfile(profile, ci_profile)
+        raise UnknownProfileError(
+            self.key, name, (ci_profile.name for ci_profile in profile.ci_profiles)
+        )
 
     def instance(self, name: str, start: int, compute_start: int | None = None) -> Instance:
         """Return the device with the profile ``name`` (see ``device_profile``) at the given place.

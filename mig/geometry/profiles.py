@@ -198,7 +198,9 @@ class Instance:
             return
         inner, start = self.compute.profile, self.compute.start
         if inner not in self.profile.ci_profiles or inner.is_full:
-            narrower = [one.name for one in self.profile.ci_profiles if not one.is_full]
+            narrower = [
+                ci_profile.name for ci_profile in self.profile.ci_profiles if not ci_profile.is_full
+            ]
             raise IllegalLayoutError(
                 self.profile.board_key,
                 [
@@ -210,11 +212,11 @@ class Instance:
             where = f"{inner.name} in the GPU instance at {self.start}"
             self._refuse(where, start, inner.starts)
 
-    def _refuse(self, what: str, start: int, legal: tuple[int, ...]) -> None:
+    def _refuse(self, subject: str, start: int, legal: tuple[int, ...]) -> None:
         starts = ", ".join(map(str, legal))
         raise IllegalLayoutError(
             self.profile.board_key,
-            [f"{what} cannot start at {start}; legal starts: {starts}"],
+            [f"{subject} cannot start at {start}; legal starts: {starts}"],
         )
 
     @property

@@ -65,7 +65,7 @@ def multisets(
     A multiset is a tuple of (profile, count).
     """
     order = {profile: index for index, profile in enumerate(board.profiles)}
-    seen = {
+    unique_multisets = {
         tuple(
             sorted(
                 Counter(instance.profile for instance in state).items(),
@@ -74,7 +74,7 @@ def multisets(
         ): None
         for state in maximal_states(board, profiles)
     }
-    return tuple(seen)
+    return tuple(unique_multisets)
 
 
 def census(board: Board, profiles: Sequence[Profile] | None = None) -> Census:

@@ -24,7 +24,7 @@ _Narrow = Mapping[Profile, tuple[ComputeProfile, ...]]
 
 def gpu_instances(instances: Iterable[Instance]) -> tuple[Instance, ...]:
     """Return the GPU instances that contain the given devices, each once, in the devices' order."""
-    return tuple(dict.fromkeys(one.gpu_instance for one in instances))
+    return tuple(dict.fromkeys(instance.gpu_instance for instance in instances))
 
 
 def device_of(entry: Instance | DeviceRequest) -> DeviceProfile:
@@ -43,17 +43,17 @@ def place_order(instance: Instance) -> tuple[int, int]:
 
 
 def gpu_instances_for(
-    have: Iterable[Instance], wanted: Iterable[DeviceRequest]
+    have: Iterable[Instance], requests: Iterable[DeviceRequest]
 ) -> tuple[Profile, ...]:
     """Return the profiles of the GPU instances that must be added to ``have`` for the wanted
     devices.
     """
-    whole, narrow = _partition(wanted)
+    whole, narrow = _partition(requests)
     return (*whole, *_additional(_divisions(have), narrow).elements())
 
 
 def find_placements(
-    board: Board, base: Sequence[Instance], wanted: Iterable[DeviceRequest]
+    board: Board, base: Sequence[Instance], requests: Iterable[DeviceRequest]
 ) -> Iterator[tuple[tuple[Instance, ...], Occupancy]]:
     """Yield every way to place all wanted devices beside the instances in ``base``.
 
@@ -61,11 +61,11 @@ def find_placements(
     deterministic, and each set of placed instances is yielded once.
     """
     occupied = budget_of(board).total(base)
-    whole, narrow = _partition(wanted)
+    whole, narrow = _partition(requests)
     divided = _divisions(base)
-    new = _additional(divided, narrow)
-    for placed, total in placements(board, occupied, [*whole, *new.elements()]):
-        for devices in _divide(placed, new, divided, tuple(narrow.items())):
+    new_counts = _additional(divided, narrow)
+    for placed, total in placements(board, occupied, [*whole, *new_counts.elements()]):
+        for devices in _divide(placed, new_counts, divided, tuple(narrow.items())):
             yield devices, total
 
 
@@ -77,9 +77,11 @@ def room_inside(instances: Iterable[Instance]) -> tuple[int, ...]:
     """
     sums: Counter[int] = Counter()
     for gpu_instance, division in _divisions(instances).items():
-        taken = _mask(division)
-        for one in gpu_instance.profile.ci_profiles:
-            sums[-one.compute_slices] += sum(not _bits(one, at) & taken for at in one.starts)
+        used_mask = _mask(division)
+        for ci_profile in gpu_instance.profile.ci_profiles:
+            sums[-ci_profile.compute_slices] += sum(
+                not _bits(ci_profile, at) & used_mask for at in ci_profile.starts
+            )
     return tuple(number for _, number in sorted(sums.items()))
 
 
@@ -91,44 +93,57 @@ def room_in_divided(instances: Iterable[Instance], device: DeviceProfile) -> int
     if device.compute is None:
         return 0
     divisions = _divisions(instances).items()
-    masks = (_mask(division) for one, division in divisions if one.profile == device.profile)
+    masks = (
+        _mask(division)
+        for gpu_instance, division in divisions
+        if gpu_instance.profile == device.profile
+    )
     return sum(_most(mask, device.compute) for mask in masks)
 
 
-def _most(taken: int, device: ComputeProfile) -> int:
-    """Return how many devices fit into one GPU instance whose compute slices ``taken`` are used."""
+def _most(used_mask: int, device: ComputeProfile) -> int:
+    """Return how many devices fit into one GPU instance whose compute slices in ``used_mask`` are
+    used.
+    """
     numbers = range(device.max_count, 0, -1)
-    return next((n for n in numbers if next(_fill((taken,), [(device, n)]), None)), 0)
+    return next((n for n in numbers if next(_fill((used_mask,), [(device, n)]), None)), 0)
 
 
-def _partition(wanted: Iterable[DeviceRequest]) -> tuple[list[Profile], _Narrow]:
+def _partition(requests: Iterable[DeviceRequest]) -> tuple[list[Profile], _Narrow]:
     """Divide the wanted devices into whole GPU instances and narrower devices, by profile."""
     whole: list[Profile] = []
     narrow: dict[Profile, list[ComputeProfile]] = defaultdict(list)
-    for one in map(device_of, wanted):
-        if one.compute is None:
-            whole.append(one.profile)
+    for device in map(device_of, requests):
+        if device.compute is None:
+            whole.append(device.profile)
         else:
-            narrow[one.profile].append(one.compute)
+            narrow[device.profile].append(device.compute)
     return whole, {profile: tuple(devices) for profile, devices in narrow.items()}
 
 
 def _divisions(instances: Iterable[Instance]) -> dict[Instance, _Division]:
     """Return the divided GPU instances, each with the narrower devices in it."""
-    found: dict[Instance, _Division] = {}
-    for one in instances:
-        if one.compute is not None:
-            found[one.gpu_instance] = (*found.get(one.gpu_instance, ()), one.compute)
-    return found
+    divisions: dict[Instance, _Division] = {}
+    for instance in instances:
+        if instance.compute is not None:
+            divisions[instance.gpu_instance] = (
+                *divisions.get(instance.gpu_instance, ()),
+                instance.compute,
+            )
+    return divisions
 
 
 def _additional(divided: Mapping[Instance, _Division], narrow: _Narrow) -> Counter[Profile]:
     """Return how many GPU instances of each profile the narrow devices need in addition."""
-    found: Counter[Profile] = Counter()
+    instance_counts: Counter[Profile] = Counter()
     for profile, devices in narrow.items():
-        masks = [_mask(division) for one, division in divided.items() if one.profile == profile]
-        found[profile] = _fewest(tuple(masks), devices)
-    return found
+        masks = [
+            _mask(division)
+            for gpu_instance, division in divided.items()
+            if gpu_instance.profile == profile
+        ]
+        instance_counts[profile] = _fewest(tuple(masks), devices)
+    return instance_counts
 
 
 @lru_cache(maxsize=4096)
@@ -145,32 +160,35 @@ def _fewest(masks: tuple[int, ...], devices: tuple[ComputeProfile, ...]) -> int:
 
 def _divide(
     placed: Sequence[Instance],
-    new: Mapping[Profile, int],
+    new_counts: Mapping[Profile, int],
     divided: Mapping[Instance, _Division],
     narrow: Sequence[tuple[Profile, tuple[ComputeProfile, ...]]],
 ) -> Iterator[tuple[Instance, ...]]:
-    """Yield every way to divide ``new`` of the placed GPU instances into ``narrow`` devices."""
+    """Yield every way to divide some of the placed GPU instances into ``narrow`` devices.
+
+    ``new_counts`` is the number of instances of each profile to divide.
+    """
     if not narrow:
         yield tuple(placed)
         return
     (profile, devices), *later = narrow
-    others = [one for one in placed if one.profile != profile]
-    own = [one for one in placed if one.profile == profile]
-    before = [one for one in divided if one.profile == profile]
-    for chosen in combinations(own, new[profile]):
-        whole = [one for one in own if one not in chosen]
-        bins = (*before, *chosen)
-        masks = tuple(_mask(divided.get(one, ())) for one in bins)
+    other_instances = [instance for instance in placed if instance.profile != profile]
+    own = [instance for instance in placed if instance.profile == profile]
+    divided_instances = [instance for instance in divided if instance.profile == profile]
+    for chosen in combinations(own, new_counts[profile]):
+        whole = [instance for instance in own if instance not in chosen]
+        bins = (*divided_instances, *chosen)
+        masks = tuple(_mask(divided.get(instance, ())) for instance in bins)
         for filling in _fill(masks, _group(devices)):
             parts = [Instance(profile, bins[at].start, place) for at, place in filling]
-            for rest in _divide(others, new, divided, later):
-                yield (*parts, *whole, *rest)
+            for later_devices in _divide(other_instances, new_counts, divided, later):
+                yield (*parts, *whole, *later_devices)
 
 
 def _group(devices: Iterable[ComputeProfile]) -> list[tuple[ComputeProfile, int]]:
     """Return each distinct device and its number, widest first."""
-    ranked = sorted(devices, key=lambda one: -one.compute_slices)
-    return [(one, sum(1 for _ in run)) for one, run in groupby(ranked)]
+    ranked = sorted(devices, key=lambda device: -device.compute_slices)
+    return [(device, sum(1 for _ in run)) for device, run in groupby(ranked)]
 
 
 def _fill(
@@ -185,20 +203,20 @@ def _fill(
     if not groups:
         yield ()
         return
-    (one, count), *later = groups
-    left = [(one, count - 1), *later] if count > 1 else later
+    (device, count), *later = groups
+    remaining_groups = [(device, count - 1), *later] if count > 1 else later
     for at, mask in enumerate(masks):
-        for start in one.starts:
-            if (at, start) < lowest or _bits(one, start) & mask:
+        for start in device.starts:
+            if (at, start) < lowest or _bits(device, start) & mask:
                 continue
-            filled = (*masks[:at], mask | _bits(one, start), *masks[at + 1 :])
+            filled = (*masks[:at], mask | _bits(device, start), *masks[at + 1 :])
             following = (at, start + 1) if count > 1 else (0, 0)
-            for rest in _fill(filled, left, following):
-                yield ((at, ComputePlace(one, start)), *rest)
+            for later_places in _fill(filled, remaining_groups, following):
+                yield ((at, ComputePlace(device, start)), *later_places)
 
 
-def _bits(one: ComputeProfile, start: int) -> int:
-    return ((1 << one.compute_slices) - 1) << start
+def _bits(device: ComputeProfile, start: int) -> int:
+    return ((1 << device.compute_slices) - 1) << start
 
 
 def _mask(division: Iterable[ComputePlace]) -> int:

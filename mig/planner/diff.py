@@ -93,7 +93,7 @@ def _check_in_use(
     lost = []
     for instance in _by_start(instance for instance in in_use if instance not in fixed):
         slots[instance.device] -= 1
-        displaced = any(instance.overlaps(other) for other in fixed)
+        displaced = any(instance.overlaps(fixed_instance) for fixed_instance in fixed)
         if displaced or slots[instance.device] < 0:
             lost.append(str(instance))
     if lost:

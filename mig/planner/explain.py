@@ -31,7 +31,7 @@ def misfit_error(
     instance never prevent a placement.
     """
     rank = {profile: at for at, profile in enumerate((*board.profiles, board.whole))}
-    request = format_requests(sorted(map(device_of, want), key=lambda one: rank[one.profile]))
+    request = format_requests(sorted(map(device_of, want), key=lambda device: rank[device.profile]))
     movable = gpu_instances(have if movable is None else movable)
     needed = gpu_instances_for((), want)
     if next(placements(board, Occupancy(), needed), None) is None:
@@ -40,11 +40,13 @@ def misfit_error(
     needed = gpu_instances_for(have, want)
     described = _describe_request(request, needed)
     summary = f"{described} does not fit {board.key} beside {format_instances(have)}"
-    there = gpu_instances(have)
-    moved = moves(board, there, needed, movable)
-    proposed = tuple(Move(str(before), str(after)) for before, after in moved)
-    gone = () if proposed else tuple(map(str, evictions(board, there, needed, movable)))
-    return PlanError(summary, obstacles(board, there, needed), proposed, gone)
+    existing_instances = gpu_instances(have)
+    moved = moves(board, existing_instances, needed, movable)
+    proposed = tuple(Move(str(source), str(target)) for source, target in moved)
+    gone = (
+        () if proposed else tuple(map(str, evictions(board, existing_instances, needed, movable)))
+    )
+    return PlanError(summary, obstacles(board, existing_instances, needed), proposed, gone)
 
 
 def _describe_request(request: str, needed: Sequence[Profile]) -> str:
@@ -58,34 +60,36 @@ def obstacles(
     board: Board, have: Sequence[Instance], want: Sequence[Profile]
 ) -> tuple[Obstacle, ...]:
     """Return every obstacle to placing ``want`` beside ``have``: budgets first, then placements."""
-    found = [
+    all_obstacles = [
         *_compute(board, have, want),
         *_memory(board, have, want),
         *_max_counts(have, want),
         *_engines(board, have, want),
         *_blocked_profiles(have, want),
     ]
-    if not found:
-        found.append(_combination(board, have, want))
-    return tuple(found)
+    if not all_obstacles:
+        all_obstacles.append(_combination(board, have, want))
+    return tuple(all_obstacles)
 
 
 def _compute(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
     free = board.compute_slices - sum(instance.profile.compute_slices for instance in have)
-    wanted = sum(profile.compute_slices for profile in want)
-    if wanted > free:
+    requested_slices = sum(profile.compute_slices for profile in want)
+    if requested_slices > free:
         message = (
-            f"{pluralize(wanted, 'compute slice')} wanted, {free} of {board.compute_slices} free"
+            f"{pluralize(requested_slices, 'compute slice')} wanted,"
+            f" {free} of {board.compute_slices} free"
         )
         yield Obstacle(ObstacleKind.COMPUTE, message)
 
 
 def _memory(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
     free = board.placement_units - sum(instance.profile.size for instance in have)
-    wanted = sum(profile.size for profile in want)
-    if wanted > free:
+    requested_units = sum(profile.size for profile in want)
+    if requested_units > free:
         message = (
-            f"{pluralize(wanted, 'memory unit')} wanted, {free} of {board.placement_units} free"
+            f"{pluralize(requested_units, 'memory unit')} wanted,"
+            f" {free} of {board.placement_units} free"
         )
         yield Obstacle(ObstacleKind.MEMORY, message)
 
@@ -103,12 +107,15 @@ def _max_counts(have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[O
 
 def _engines(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
     free = board.engines - total_engines(have)
-    wanted = sum((profile.engines for profile in want), Engines())
-    figures = zip(ENGINE_NAMES, wanted.counts(), free.counts(), board.engines.counts(), strict=True)
-    for name, need, left, limit in figures:
-        if need > left:
+    requested_engines = sum((profile.engines for profile in want), Engines())
+    figures = zip(
+        ENGINE_NAMES, requested_engines.counts(), free.counts(), board.engines.counts(), strict=True
+    )
+    for name, need, free_count, limit in figures:
+        if need > free_count:
             yield Obstacle(
-                ObstacleKind.ENGINES, f"{pluralize(need, name)} wanted, {left} of {limit} free"
+                ObstacleKind.ENGINES,
+                f"{pluralize(need, name)} wanted, {free_count} of {limit} free",
             )
 
 
@@ -168,17 +175,17 @@ def moves(
     """
     budget = budget_of(board)
     for subsets in _subsets(movable):
-        found = []
+        solutions = []
         for moved in subsets:
             fixed = budget.total(instance for instance in have if instance not in moved)
             request = [*want, *(instance.profile for instance in moved)]
             memory = sum(instance.profile.size for instance in moved)
-            found += [
+            solutions += [
                 ((-memory, headroom_of(board, total)), moved, instances)
                 for instances, total in placements(board, fixed, request)
             ]
-        if found:
-            _, moved, instances = max(found, key=lambda entry: entry[0])
+        if solutions:
+            _, moved, instances = max(solutions, key=lambda entry: entry[0])
             return _pair(moved, instances)
     return ()
 

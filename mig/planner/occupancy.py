@@ -65,16 +65,19 @@ class Budget:
         If several devices are in one GPU instance, the GPU instance's resources count once.
         """
         result = Occupancy()
-        for instance in dict.fromkeys(one.gpu_instance for one in instances):
+        for instance in dict.fromkeys(device.gpu_instance for device in instances):
             result |= self.of(instance.profile, instance.start)
         return result
 
-    def is_compatible(self, one: Occupancy, other: Occupancy) -> bool:
+    def is_compatible(self, first: Occupancy, second: Occupancy) -> bool:
         """Return whether two sets of instances can legally exist together on the board.
 
-        ``one`` and ``other`` are the occupancies of the two sets. Each set must be legal by itself.
+        ``first`` and ``second`` are the occupancies of the two sets. Each set must be legal by
+        itself.
         """
-        return not (one.units & other.units or (one.usage + other.usage + self._slack) & self._high)
+        return not (
+            first.units & second.units or (first.usage + second.usage + self._slack) & self._high
+        )
 
 
 def _pack(fields: Iterable[int]) -> int:

@@ -61,7 +61,7 @@ class Proof:
 def relayout(
     board: Board,
     have: Sequence[Instance],
-    wanted: Sequence[Instance | DeviceRequest],
+    requests: Sequence[Instance | DeviceRequest],
     pinned: Collection[Instance] = (),
     held: Collection[Instance] = (),
 ) -> Relayout:
@@ -72,7 +72,7 @@ def relayout(
     more instances in total, then one that leaves more room. Every placement is tried, and the
     result is cached.
 
-    Raises IllegalLayoutError if ``have`` or the placed entries of ``wanted`` are illegal;
+    Raises IllegalLayoutError if ``have`` or the placed entries of ``requests`` are illegal;
     MigError if ``pinned`` names an instance that does not exist; InUseError if the pinned
     instances cannot stay; PlanError, with the reason, if the board cannot hold the wanted
     slices.
@@ -80,7 +80,7 @@ def relayout(
     return _relayout(
         board,
         tuple(sorted(have, key=place_order)),
-        tuple(wanted),
+        tuple(requests),
         frozenset(pinned),
         frozenset(held),
     )
@@ -90,9 +90,9 @@ def relayout(
 def _relayout(
     board: Board,
     have: tuple[Instance, ...],
-    wanted: Wanted,
+    requests: Wanted,
     pinned: frozenset[Instance],
-    held: frozenset[Instance],
+    held_instances: frozenset[Instance],
 ) -> Relayout:
     check(board, have)
     absent = sorted(map(str, pinned - set(have)))
@@ -100,20 +100,22 @@ def _relayout(
         raise MigError(f"{absent[0]} is pinned but does not exist on {board.key}")
     best: tuple[int, int, Headroom] | None = None
     final = frozenset[Instance]()
-    kept: set[frozenset[Instance]] = set()
+    kept_sets: set[frozenset[Instance]] = set()
     ways, existing = 0, frozenset(have)
-    for way, room in _ways(board, wanted):
-        stays = existing & way
+    for layout, room in _ways(board, requests):
+        stays = existing & layout
         if pinned <= stays:
             ways += 1
-            kept.add(stays)
-            worth = len(stays & held), len(stays), room
+            kept_sets.add(stays)
+            worth = len(stays & held_instances), len(stays), room
             if best is None or worth > best:
-                best, final = worth, way
+                best, final = worth, layout
     if best is None:
-        raise _refusal(board, wanted, pinned)
-    fewest = len(have) - max(map(len, kept))
-    proof = Proof(fewest, ways, _surplus(have, wanted), tuple(_conflicts(have, wanted, kept)))
+        raise _refusal(board, requests, pinned)
+    fewest = len(have) - max(map(len, kept_sets))
+    proof = Proof(
+        fewest, ways, _surplus(have, requests), tuple(_conflicts(have, requests, kept_sets))
+    )
     return Relayout(
         keep=tuple(i for i in have if i in final),
         destroy=tuple(i for i in have if i not in final),
@@ -122,19 +124,19 @@ def _relayout(
     )
 
 
-def _ways(board: Board, wanted: Wanted) -> Iterator[tuple[frozenset[Instance], Headroom]]:
-    fixed = [entry for entry in wanted if isinstance(entry, Instance)]
+def _ways(board: Board, requests: Wanted) -> Iterator[tuple[frozenset[Instance], Headroom]]:
+    fixed = [entry for entry in requests if isinstance(entry, Instance)]
     check(board, fixed)
-    named = [entry for entry in wanted if not isinstance(entry, Instance)]
+    named = [entry for entry in requests if not isinstance(entry, Instance)]
     for placed, total in find_placements(board, fixed, named):
         yield frozenset((*fixed, *placed)), headroom_of(board, total)
 
 
-def _refusal(board: Board, wanted: Wanted, pinned: frozenset[Instance]) -> PlanError | InUseError:
+def _refusal(board: Board, requests: Wanted, pinned: frozenset[Instance]) -> PlanError | InUseError:
     """Return the error that explains why the wanted slices cannot be placed."""
-    fixed = [entry for entry in wanted if isinstance(entry, Instance)]
-    named = [entry for entry in wanted if not isinstance(entry, Instance)]
-    if next(_ways(board, wanted), None) is not None:
+    fixed = [entry for entry in requests if isinstance(entry, Instance)]
+    named = [entry for entry in requests if not isinstance(entry, Instance)]
+    if next(_ways(board, requests), None) is not None:
         lost = sorted(map(str, pinned))
         return InUseError(
             f"no way to place the wanted slices on {board.key} keeps the pinned ones", lost
@@ -146,25 +148,25 @@ def _counts(entries: Sequence[Instance | DeviceRequest]) -> Counter[DeviceProfil
     return Counter(map(device_of, entries))
 
 
-def _surplus(have: Sequence[Instance], wanted: Wanted) -> tuple[tuple[DeviceProfile, int], ...]:
-    return tuple((_counts(have) - _counts(wanted)).items())
+def _surplus(have: Sequence[Instance], requests: Wanted) -> tuple[tuple[DeviceProfile, int], ...]:
+    return tuple((_counts(have) - _counts(requests)).items())
 
 
 def _conflicts(
-    have: Sequence[Instance], wanted: Wanted, kept: set[frozenset[Instance]]
+    have: Sequence[Instance], requests: Wanted, kept_sets: set[frozenset[Instance]]
 ) -> Iterator[tuple[Instance, ...]]:
     """Yield the minimal sets of instances that no way contains, though as many are wanted.
 
     Every set that cannot stay contains one of these sets, or more devices of a profile than are
     wanted.
     """
-    largest = [stays for stays in kept if not any(stays < other for other in kept)]
-    room, found = _counts(wanted), list[frozenset[Instance]]()
+    largest = [stays for stays in kept_sets if not any(stays < kept_set for kept_set in kept_sets)]
+    room, conflicts = _counts(requests), list[frozenset[Instance]]()
     for size in range(1, len(have) + 1):
-        for some in combinations(have, size):
-            together = frozenset(some)
-            if _counts(some) - room or any(core <= together for core in found):
+        for candidate in combinations(have, size):
+            together = frozenset(candidate)
+            if _counts(candidate) - room or any(core <= together for core in conflicts):
                 continue
             if not any(together <= stays for stays in largest):
-                found.append(together)
-                yield some
+                conflicts.append(together)
+                yield candidate

@@ -52,15 +52,15 @@ class Making:
         """Return the slices that these changes move; if there are no moves, the slices that they
         evict.
         """
-        return tuple(before for before, _ in self.moves) or self.evictions
+        return tuple(source for source, _ in self.moves) or self.evictions
 
 
-def room(board: Board, held: Iterable[Instance]) -> Mapping[Profile, Room]:
+def room(board: Board, held_slices: Iterable[Instance]) -> Mapping[Profile, Room]:
     """Return the room for each plain profile next to the held slices on one GPU.
 
     Raises IllegalLayoutError if the held slices are illegal together.
     """
-    return _room(board, frozenset(held))
+    return _room(board, frozenset(held_slices))
 
 
 def fragmentation(rooms: Mapping[Any, Room]) -> float:
@@ -71,56 +71,64 @@ def fragmentation(rooms: Mapping[Any, Room]) -> float:
     loss of all profiles for which the number is at least 1. ``rooms`` may be sums over many
     GPUs.
     """
-    lost = [1 - one.now / one.packed for one in rooms.values() if one.packed]
+    lost = [
+        1 - profile_room.now / profile_room.packed
+        for profile_room in rooms.values()
+        if profile_room.packed
+    ]
     return sum(lost) / len(lost) if lost else 0.0
 
 
-def changes_to_fit(board: Board, held: Iterable[Instance], profile: Profile) -> Making | None:
+def changes_to_fit(
+    board: Board, held_slices: Iterable[Instance], profile: Profile
+) -> Making | None:
     """Return the smallest changes that make room for one more device of the profile.
 
     The smallest changes move or evict the fewest GPU instances, then the least memory. The result
     is None if the board cannot hold one more device even without the held slices. Raises
     IllegalLayoutError if the held slices are illegal together.
     """
-    return _making(board, frozenset(held), profile)
+    return _making(board, frozenset(held_slices), profile)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _room(board: Board, held: frozenset[Instance]) -> Mapping[Profile, Room]:
-    check(board, tuple(held))
-    there = Counter(instance.profile for instance in gpu_instances(held))
-    beside = budget_of(board).total(held)
-    found = {}
+def _room(board: Board, held_slices: frozenset[Instance]) -> Mapping[Profile, Room]:
+    check(board, tuple(held_slices))
+    existing_counts = Counter(instance.profile for instance in gpu_instances(held_slices))
+    beside = budget_of(board).total(held_slices)
+    rooms = {}
     for profile in plain_profiles(board):
-        now = _most(board, beside, (), profile)
-        packed = _most(board, Occupancy(), tuple(there.elements()), profile)
-        found[profile] = Room(now, packed)
-    return found
+        free_count = _most(board, beside, (), profile)
+        packed = _most(board, Occupancy(), tuple(existing_counts.elements()), profile)
+        rooms[profile] = Room(free_count, packed)
+    return rooms
 
 
-def _most(board: Board, occupied: Occupancy, others: Sequence[Profile], profile: Profile) -> int:
-    """Return how many devices of a profile fit together with ``others``.
+def _most(
+    board: Board, occupied: Occupancy, other_profiles: Sequence[Profile], profile: Profile
+) -> int:
+    """Return how many devices of a profile fit together with ``other_profiles``.
 
     The result is at most the board's maximum for the profile.
     """
-    most = 0
-    while most < profile.max_count:
-        request = [*others, *[profile] * (most + 1)]
+    count = 0
+    while count < profile.max_count:
+        request = [*other_profiles, *[profile] * (count + 1)]
         if next(placements(board, occupied, request), None) is None:
             break
-        most += 1
-    return most
+        count += 1
+    return count
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _making(board: Board, held: frozenset[Instance], profile: Profile) -> Making | None:
-    have = sorted(gpu_instances(held), key=lambda instance: instance.start)
-    request = [profile] * (_room(board, held)[profile].now + 1)
+def _making(board: Board, held_slices: frozenset[Instance], profile: Profile) -> Making | None:
+    have = sorted(gpu_instances(held_slices), key=lambda instance: instance.start)
+    request = [profile] * (_room(board, held_slices)[profile].now + 1)
     if next(placements(board, Occupancy(), request), None) is None:
         return None
     moved = moves(board, have, request, have)
     if moved:
-        return Making(moved, (), sum(before.profile.size for before, _ in moved))
+        return Making(moved, (), sum(source.profile.size for source, _ in moved))
     gone = evictions(board, have, request, have)
     if not gone:
         raise PlanError(

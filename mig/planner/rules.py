@@ -38,8 +38,10 @@ def violations(board: Board, instances: Sequence[Instance]) -> tuple[Obstacle, .
             )
             for instance in foreign
         )
-    whole = [one for one in instances if one.compute is None]
-    divided = dict.fromkeys(one.gpu_instance for one in instances if one.compute is not None)
+    whole = [instance for instance in instances if instance.compute is None]
+    divided = dict.fromkeys(
+        instance.gpu_instance for instance in instances if instance.compute is not None
+    )
     gpu_instances = [*whole, *divided]
     return (
         *_overlaps(instances),
@@ -61,9 +63,9 @@ def total_engines(instances: Iterable[Instance]) -> Engines:
 
 def _overlaps(instances: Sequence[Instance]) -> list[Obstacle]:
     return [
-        Obstacle(ObstacleKind.PLACEMENT, f"{one} overlaps {other}")
-        for one, other in combinations(instances, 2)
-        if one.overlaps(other)
+        Obstacle(ObstacleKind.PLACEMENT, f"{first} overlaps {second}")
+        for first, second in combinations(instances, 2)
+        if first.overlaps(second)
     ]
 
 

@@ -12,7 +12,7 @@ from mig.planner.occupancy import Budget, Occupancy, budget_of
 
 
 def placements(
-    board: Board, occupied: Occupancy, wanted: Sequence[Profile]
+    board: Board, occupied: Occupancy, requested_profiles: Sequence[Profile]
 ) -> Iterator[tuple[tuple[Instance, ...], Occupancy]]:
     """Yield every way to place all the wanted profiles beside ``occupied``.
 
@@ -21,7 +21,7 @@ def placements(
     deterministic.
     """
     order = {profile: index for index, profile in enumerate((*board.profiles, board.whole))}
-    ranked = sorted(wanted, key=lambda p: (-p.size, -p.compute_slices, order[p]))
+    ranked = sorted(requested_profiles, key=lambda p: (-p.size, -p.compute_slices, order[p]))
     groups = [(profile, sum(1 for _ in run)) for profile, run in groupby(ranked)]
     yield from _place(budget_of(board), groups, 0, occupied)
 
@@ -51,5 +51,5 @@ def _place(
         if not budget.is_compatible(occupied, cost):
             continue
         next_lowest = start + 1 if count > 1 else 0
-        for rest, total in _place(budget, remaining, next_lowest, occupied | cost):
-            yield (Instance(profile, start), *rest), total
+        for later_instances, total in _place(budget, remaining, next_lowest, occupied | cost):
+            yield (Instance(profile, start), *later_instances), total

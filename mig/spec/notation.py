@@ -83,20 +83,20 @@ def _place(board: Board, device: DeviceProfile, match: re.Match[str], position: 
 
 
 def _wrong_start(
-    position: str, board: Board, what: str, start: int, legal: tuple[int, ...]
+    position: str, board: Board, subject: str, start: int, legal: tuple[int, ...]
 ) -> SpecError:
     starts = ", ".join(map(str, legal))
-    problem = f"{what} cannot start at {start}"
+    problem = f"{subject} cannot start at {start}"
     return SpecError(position, problem, f"legal starts on {board.key}: {starts}")
 
 
 def parse_instance(board: Board, text: str, position: str = "instance") -> Instance:
     """Parse a placed instance, such as "3g.40gb@4". Raises SpecError."""
-    found = _entry(board, text, position)
-    if isinstance(found, Instance):
-        return found
-    where = "START" if found[0].compute is None else "START.COMPUTE_SLICE"
-    raise SpecError(position, f"{excerpt(text)} has no start", f"write {found[0]}@{where}")
+    parsed_entry = _entry(board, text, position)
+    if isinstance(parsed_entry, Instance):
+        return parsed_entry
+    where = "START" if parsed_entry[0].compute is None else "START.COMPUTE_SLICE"
+    raise SpecError(position, f"{excerpt(text)} has no start", f"write {parsed_entry[0]}@{where}")
 
 
 def format_place(profile: str, start: int, compute_start: int | None = None) -> str:
@@ -110,14 +110,14 @@ def parse_places(text: str) -> tuple[Place, ...]:
     The result is empty if the text is empty. The places are not checked against a board. Raises
     SpecError.
     """
-    found = []
+    places = []
     for position, item in _items(text):
         match = _ENTRY.fullmatch(item)
         if match is None or match["count"] is not None or match["start"] is None:
             raise SpecError(position, f"cannot read {excerpt(item)}", "write 3g.40gb@4")
         inner = None if match["inner"] is None else int(match["inner"])
-        found.append(Place(match["profile"], int(match["start"]), inner))
-    return tuple(found)
+        places.append(Place(match["profile"], int(match["start"]), inner))
+    return tuple(places)
 
 
 def format_places(places: Iterable[Place]) -> str:
@@ -150,19 +150,19 @@ def parse_requests(board: Board, text: str) -> tuple[DeviceProfile, ...]:
     The profiles are in the order of the text; a profile with a count is repeated. The result is
     empty if the text is empty. Raises SpecError.
     """
-    wanted: list[DeviceProfile] = []
+    devices: list[DeviceProfile] = []
     for position, item in _items(text):
-        found = _entry(board, item, position)
-        if isinstance(found, Instance):
+        parsed_entry = _entry(board, item, position)
+        if isinstance(parsed_entry, Instance):
             raise SpecError(
                 position,
                 f"{excerpt(item)} names a placement",
-                f"request {found.device} and let the planner place it",
+                f"request {parsed_entry.device} and let the planner place it",
             )
-        wanted += found
-        if len(wanted) > MAX_REQUESTS:
+        devices += parsed_entry
+        if len(devices) > MAX_REQUESTS:
             raise SpecError(position, f"more than {MAX_REQUESTS} slices wanted", "request fewer")
-    return tuple(wanted)
+    return tuple(devices)
 
 
 def format_requests(profiles: Iterable[Profile] | Iterable[DeviceProfile]) -> str:
@@ -170,7 +170,9 @@ def format_requests(profiles: Iterable[Profile] | Iterable[DeviceProfile]) -> st
 
     Equal profiles that follow each other are written once, with their number.
     """
-    runs = ((name, sum(1 for _ in run)) for name, run in groupby(one.name for one in profiles))
+    runs = (
+        (name, sum(1 for _ in run)) for name, run in groupby(profile.name for profile in profiles)
+    )
     return ",".join(f"{n}x{name}" if n > 1 else name for name, n in runs)
 
 

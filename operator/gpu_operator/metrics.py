@@ -49,9 +49,9 @@ def declare_collected_gauge(
     return _declare(Declared(name, "gauge", text, labels, unit, note))
 
 
-def _declare(one: Declared) -> Declared:
-    _DECLARED.append(one)
-    return one
+def _declare(metric: Declared) -> Declared:
+    _DECLARED.append(metric)
+    return metric
 
 
 def _counter(name: str, text: str, labels: tuple[str, ...], unit: str, note: str = "") -> Counter:
@@ -107,12 +107,12 @@ def measure_reconciliation(controller: str) -> Iterator[Callable[[bool], None]]:
 
     The context yields a function. The caller passes it True if the reconciliation succeeded.
     """
-    done = [False]
+    success_flag = [False]
     with RECONCILE_SECONDS.labels(controller).time():
         try:
-            yield lambda succeeded: done.__setitem__(0, succeeded)
+            yield lambda succeeded: success_flag.__setitem__(0, succeeded)
         finally:
-            RECONCILES.labels(controller, "success" if done[0] else "error").inc()
+            RECONCILES.labels(controller, "success" if success_flag[0] else "error").inc()
 
 
 def exposition(accept: str) -> tuple[str, bytes]:

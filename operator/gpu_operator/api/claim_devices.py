@@ -115,5 +115,5 @@ def share_policy(memory_bytes: int) -> SharePolicy:
     requires that the default exceed the least share by a whole number of steps. So the step is
     the largest power of two, up to a GiB, that divides the memory size.
     """
-    least = -(-memory_bytes // (MOST_SHARES * _GIB)) * _GIB
-    return SharePolicy(least, min(_GIB, memory_bytes & -memory_bytes))
+    min_share_bytes = -(-memory_bytes // (MOST_SHARES * _GIB)) * _GIB
+    return SharePolicy(min_share_bytes, min(_GIB, memory_bytes & -memory_bytes))

@@ -40,17 +40,17 @@ def _cut(text: bytes) -> bytes:
     Raises:
         ValueError: the brackets do not match.
     """
-    kept: list[bytes] = []
+    kept_parts: list[bytes] = []
     depth, start = 0, 0
     for token in _TOKEN.finditer(text):
         if token[0] in b"[{":
             depth += 1
             if depth == DEEPEST + 1:
-                kept += (text[start : token.start()], b"null")
+                kept_parts += (text[start : token.start()], b"null")
         elif token[0] in b"]}":
             depth -= 1
             if depth == DEEPEST:
                 start = token.end()
     if depth:
         raise ValueError("JSON is nested too deeply and truncated")
-    return b"".join([*kept, text[start:]])
+    return b"".join([*kept_parts, text[start:]])

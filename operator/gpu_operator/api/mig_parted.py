@@ -91,10 +91,10 @@ def read(text: str) -> Mapping[str, tuple[Entry, ...]]:
     configs = _mapping(top.get("mig-configs"), "mig-configs")
     if len(configs) > _MOST_CONFIGS:
         raise FormatError(f"mig-configs has {len(configs)} names; the limit is {_MOST_CONFIGS}")
-    together = sum(len(found) for found in configs.values() if isinstance(found, list))
+    together = sum(len(entries) for entries in configs.values() if isinstance(entries, list))
     if together > _MOST_TOGETHER:  # YAML aliases expand a short text
         raise FormatError(f"mig-configs has {together} entries; the limit is {_MOST_TOGETHER}")
-    return {_name(name): _entries(name, found) for name, found in configs.items()}
+    return {_name(name): _entries(name, entries) for name, entries in configs.items()}
 
 
 def _name(name: object) -> str:
@@ -103,17 +103,17 @@ def _name(name: object) -> str:
     return name
 
 
-def _entries(name: str, found: object) -> tuple[Entry, ...]:
+def _entries(name: str, raw_entries: object) -> tuple[Entry, ...]:
     where = f"mig-configs.{name}"
-    if not isinstance(found, list) or not found:
+    if not isinstance(raw_entries, list) or not raw_entries:
         raise FormatError(f"{where} is not a list of one or more entries")
-    if len(found) > _MOST_ENTRIES:
-        raise FormatError(f"{where} has {len(found)} entries; the limit is {_MOST_ENTRIES}")
-    return tuple(_entry(f"{where}[{i}]", entry) for i, entry in enumerate(found))
+    if len(raw_entries) > _MOST_ENTRIES:
+        raise FormatError(f"{where} has {len(raw_entries)} entries; the limit is {_MOST_ENTRIES}")
+    return tuple(_entry(f"{where}[{i}]", entry) for i, entry in enumerate(raw_entries))
 
 
-def _entry(where: str, found: object) -> Entry:
-    entry = _mapping(found, where)
+def _entry(where: str, raw_entry: object) -> Entry:
+    entry = _mapping(raw_entry, where)
     unknown = [key for key in entry if key not in _FIELDS]
     if unknown:
         raise FormatError(f"{where}: unknown field {_short(unknown[0])}")
@@ -131,10 +131,10 @@ def _entry(where: str, found: object) -> Entry:
     )
 
 
-def _instances(where: str, found: object) -> tuple[tuple[str, int], ...]:
-    wanted = _mapping({} if found is None else found, where)
+def _instances(where: str, raw_counts: object) -> tuple[tuple[str, int], ...]:
+    counts_by_profile = _mapping({} if raw_counts is None else raw_counts, where)
     result = []
-    for profile, count in wanted.items():
+    for profile, count in counts_by_profile.items():
         if not isinstance(profile, str) or not 0 < len(profile) <= 63:
             raise FormatError(f"{where}: {_short(profile)} is not a profile name")
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= 64:
@@ -146,19 +146,19 @@ def _instances(where: str, found: object) -> tuple[tuple[str, int], ...]:
     return tuple(result)
 
 
-def _devices(where: str, found: object) -> frozenset[int] | None:
-    if found == "all":
+def _devices(where: str, raw_devices: object) -> frozenset[int] | None:
+    if raw_devices == "all":
         return None
-    if not isinstance(found, list) or not found or len(found) > _LAST_INDEX + 1:
+    if not isinstance(raw_devices, list) or not raw_devices or len(raw_devices) > _LAST_INDEX + 1:
         raise FormatError(f"{where} is neither 'all' nor a list of GPU indices")
-    for index in found:
+    for index in raw_devices:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index <= _LAST_INDEX:
             raise FormatError(f"{where}: {_short(index)} is not a GPU index")
-    return frozenset(found)
+    return frozenset(raw_devices)
 
 
-def _filters(where: str, found: object) -> frozenset[int]:
-    values = [found] if isinstance(found, str) else [] if found is None else found
+def _filters(where: str, filters: object) -> frozenset[int]:
+    values = [filters] if isinstance(filters, str) else [] if filters is None else filters
     if not isinstance(values, list) or len(values) > _MOST_FILTERS:
         raise FormatError(f"{where} is neither a PCI id nor a list of PCI ids")
     result = set()
@@ -172,10 +172,10 @@ def _filters(where: str, found: object) -> frozenset[int]:
     return frozenset(result)
 
 
-def _mapping(found: object, where: str) -> Mapping[Any, Any]:
-    if not isinstance(found, dict):
+def _mapping(raw_mapping: object, where: str) -> Mapping[Any, Any]:
+    if not isinstance(raw_mapping, dict):
         raise FormatError(f"{where} is not a mapping")
-    return found
+    return raw_mapping
 
 
 def _short(value: object) -> str:

@@ -31,17 +31,17 @@ def document() -> dict[str, Any]:
     }
     by_name: dict[str, dict[_Instances, list[str]]] = {}
     for board in geometry.BOARDS.values():
-        wanted: dict[str, _Instances] = {
+        instances_by_name: dict[str, _Instances] = {
             f"all-{profile.resource_name.removeprefix('mig-')}": (
                 (profile.name, profile.max_count),
             )
             for profile in board.profiles
         }
-        wanted["all-balanced"] = _balance(board)
-        for name, instances in wanted.items():
+        instances_by_name["all-balanced"] = _balance(board)
+        for name, instances in instances_by_name.items():
             groups = by_name.setdefault(name, defaultdict(list))
             groups[instances].append(f"0x{board.pci_device_id << 16 | VENDOR:08X}")
-    for name, found in sorted(by_name.items()):
+    for name, boards_by_instances in sorted(by_name.items()):
         configs[name] = [
             {
                 "device-filter": boards,
@@ -49,7 +49,7 @@ def document() -> dict[str, Any]:
                 "mig-enabled": True,
                 "mig-devices": dict(instances),
             }
-            for instances, boards in found.items()
+            for instances, boards in boards_by_instances.items()
         ]
     return {"version": "v1", "mig-configs": configs}
 

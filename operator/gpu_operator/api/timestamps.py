@@ -6,7 +6,7 @@ import datetime
 def parse_timestamp(text: str) -> datetime.datetime | None:
     """Parse an RFC 3339 time. Return None if it is invalid or has no time zone."""
     try:
-        found = datetime.datetime.fromisoformat(text)
+        timestamp = datetime.datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None
+    return timestamp if timestamp.tzinfo is not None else None

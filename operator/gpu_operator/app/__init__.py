@@ -70,8 +70,12 @@ def _check(deployment: str, image: str, pull_policy: str, pull_secrets: tuple[st
 def _await_takeover(lease: str, configuration: str, timeout_s: int) -> None:
     """Wait until the operator has reconciled every object once with a configuration."""
     namespace = config.read_identity().namespace
-    wanted = takeover.Takeover(namespace, lease, configuration, timeout_s)
-    sys.exit(_run(_with_cluster(lambda kube: takeover.await_takeover(kube, wanted, click.echo))))
+    expected_takeover = takeover.Takeover(namespace, lease, configuration, timeout_s)
+    sys.exit(
+        _run(
+            _with_cluster(lambda kube: takeover.await_takeover(kube, expected_takeover, click.echo))
+        )
+    )
 
 
 async def _with_cluster(use: Callable[[Kube], Coroutine[Any, Any, int]]) -> int:

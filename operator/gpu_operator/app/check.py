@@ -52,14 +52,14 @@ async def _run_validation_pods(
             say(f"pool {pool}: no slice or GPU is free, so no test pod was run")
             continue
         try:
-            succeeded, said = await validation.run_validation_pod(
+            succeeded, message = await validation.run_validation_pod(
                 kube, namespace, resource, image, pool
             )
         except errors.KubeError as err:
-            succeeded, said = False, str(err)
+            succeeded, message = False, str(err)
         failures += not succeeded
         word = "a pod" if succeeded else "problem: a pod"
-        say(f"pool {pool}: {word} with {resource}{'' if succeeded else ' failed'}: {said}")
+        say(f"pool {pool}: {word} with {resource}{'' if succeeded else ' failed'}: {message}")
     return 1 if failures else 0
 
 
@@ -67,12 +67,14 @@ async def _find_problems(kube: Kube, namespace: str, deployment: str) -> list[st
     problems = []
     for kind in kinds.own_kinds():
         try:
-            found = await kube.list(kind.name)
+            documents = await kube.list(kind.name)
         except errors.KubeError as err:
             problems.append(f"{kind.name} is not served: {err}")
             continue
         if kind.name in _READY:
-            problems += [problem for document in found if (problem := _explain_not_ready(document))]
+            problems += [
+                problem for document in documents if (problem := _explain_not_ready(document))
+            ]
     try:
         found_deployment = await kube.get("Deployment", deployment, namespace)
         if not (found_deployment.get("status") or {}).get("availableReplicas"):
@@ -87,13 +89,13 @@ async def _find_problems(kube: Kube, namespace: str, deployment: str) -> list[st
 
 def _explain_not_ready(document: Document) -> str:
     """Return why an object is not ready in its current generation; empty if it is ready."""
-    what = f"{document['kind']} {document['metadata']['name']}"
+    object_label = f"{document['kind']} {document['metadata']['name']}"
     conditions = (document.get("status") or {}).get("conditions") or ()
     ready = next((c for c in conditions if c["type"] == "Ready"), None)
     if ready is None:
-        return f"{what} has no condition Ready yet"
+        return f"{object_label} has no condition Ready yet"
     if ready.get("observedGeneration") != document["metadata"].get("generation"):
-        return f"{what} was changed and has not been reconciled since"
+        return f"{object_label} was changed and has not been reconciled since"
     if ready["status"] != "True":
-        return f"{what} is not ready: {ready['reason']}: {ready['message']}"
+        return f"{object_label} is not ready: {ready['reason']}: {ready['message']}"
     return ""

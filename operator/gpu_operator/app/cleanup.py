@@ -57,22 +57,25 @@ async def cleanup(kube: Kube, request: Request, say: Callable[[str], Any]) -> in
 
     On timeout, the remaining objects and the pods that hold their slices are printed.
     """
-    seen = _Seen()
+    observations = _Seen()
     if not await _wait_until_gone(
-        lambda: _remove(kube, request, seen, say), request.timeout_s, say
+        lambda: _remove(kube, request, observations, say), request.timeout_s, say
     ):
         say("check that the operator is running and that pods which hold slices terminate")
         return 1
     say("pools, layouts and GPUs are gone")
     if not request.retire_resources:
-        _print_removal_command(await _list_resources(kube, seen), say)
+        _print_removal_command(await _list_resources(kube, observations), say)
         return 0
-    if seen.prefix != GROUP:
-        say(f"resources with the prefix {seen.prefix} may belong to another vendor: 0 entries stay")
+    if observations.prefix != GROUP:
+        say(
+            f"resources with the prefix {observations.prefix} may belong to another vendor:"
+            " 0 entries stay"
+        )
         return 0
     say("waiting until the nodes no longer list their resources")
     if not await _wait_until_gone(
-        lambda: _list_zero_resources(kube, seen), _RETIRE_TIMEOUT_S, say, _RETIRED_FOR_S
+        lambda: _list_zero_resources(kube, observations), _RETIRE_TIMEOUT_S, say, _RETIRED_FOR_S
     ):
         return 1
     say("no node lists a resource any more")
@@ -92,57 +95,61 @@ async def _wait_until_gone(
     printed_at = 0.0
     while True:
         try:
-            left: list[str] = await look()
+            remaining_objects: list[str] = await look()
         except errors.KubeError as err:
-            left = [f"the API server ({err})"]
-        now = time.monotonic()
-        if left:
+            remaining_objects = [f"the API server ({err})"]
+        now_s = time.monotonic()
+        if remaining_objects:
             gone_at = None
-            if now >= end:
-                say(f"not finished in {timeout_s:.0f} s; left: {', '.join(left)}")
+            if now_s >= end:
+                say(f"not finished in {timeout_s:.0f} s; left: {', '.join(remaining_objects)}")
                 return False
-            if left != printed or now - printed_at >= _PRINT_EVERY_S:
-                printed, printed_at = left, now
-                say(f"waiting for: {', '.join(left)}")
+            if remaining_objects != printed or now_s - printed_at >= _PRINT_EVERY_S:
+                printed, printed_at = remaining_objects, now_s
+                say(f"waiting for: {', '.join(remaining_objects)}")
         else:
             printed = []
-            gone_at = now if gone_at is None else gone_at
-            if now - gone_at >= for_s:
+            gone_at = now_s if gone_at is None else gone_at
+            if now_s - gone_at >= for_s:
                 return True
         await asyncio.sleep(_EVERY_S)
 
 
 async def _remove(
-    kube: Kube, request: Request, seen: _Seen, say: Callable[[str], Any]
+    kube: Kube, request: Request, observations: _Seen, say: Callable[[str], Any]
 ) -> list[str]:
     """Delete objects and evict pods where permitted; return the remaining objects."""
     for policy in await _list_all(kube, "GPUPolicy"):
         if policy["metadata"]["name"] == POLICY_NAME:
-            seen.prefix = str(policy["spec"].get("resourcePrefix", GROUP))
+            observations.prefix = str(policy["spec"].get("resourcePrefix", GROUP))
     ours = list(kinds.own_kinds())
     for kind in reversed(ours):  # later kinds depend on earlier ones
         if kind.on_uninstall is Uninstall.DELETE:
-            await _delete_all(kube, kind.name, seen, say)
+            await _delete_all(kube, kind.name, observations, say)
     gpus: list[Document] = []
-    left = []
+    remaining_objects = []
     for kind in ours:
         if kind.on_uninstall is not Uninstall.KEEP:
-            found = await _list_all(kube, kind.name)
-            gpus += found if kind.name == "GPU" else ()
-            left += [_describe_remaining(kind.name, document) for document in found]
-    seen.nodes |= {gpu["spec"]["nodeName"] for gpu in gpus}
+            documents = await _list_all(kube, kind.name)
+            gpus += documents if kind.name == "GPU" else ()
+            remaining_objects += [
+                _describe_remaining(kind.name, document) for document in documents
+            ]
+    observations.nodes |= {gpu["spec"]["nodeName"] for gpu in gpus}
     if request.evict and gpus:
-        left += await _evict(kube, gpus, seen.quiet)
-    return left
+        remaining_objects += await _evict(kube, gpus, observations.quiet)
+    return remaining_objects
 
 
-async def _delete_all(kube: Kube, kind: str, seen: _Seen, say: Callable[[str], Any]) -> None:
+async def _delete_all(
+    kube: Kube, kind: str, observations: _Seen, say: Callable[[str], Any]
+) -> None:
     for document in await _list_all(kube, kind):
         name, uid = document["metadata"]["name"], document["metadata"]["uid"]
-        if (kind, uid) not in seen.deleted:
+        if (kind, uid) not in observations.deleted:
             say(f"deleting {kind} {name}")
             await kube.perform(Delete(kind, name))
-            seen.deleted.add((kind, uid))
+            observations.deleted.add((kind, uid))
 
 
 def _describe_remaining(kind: str, document: Document) -> str:
@@ -162,34 +169,42 @@ async def _list_all(kube: Kube, kind: str) -> list[Document]:
         return []  # the CRD itself is gone
 
 
-async def _list_resources(kube: Kube, seen: _Seen) -> dict[str, list[str]]:
+async def _list_resources(kube: Kube, observations: _Seen) -> dict[str, list[str]]:
     """Return, for each node, the resources in its status that certainly belong to Tessera."""
-    found = {}
+    resources_by_node = {}
     for node in await kube.list("Node"):
         name = node["metadata"]["name"]
         capacity = (node.get("status") or {}).get("capacity") or {}
-        ours = [r for r in capacity if offers.is_ours(r, seen.prefix)]
-        certain = ours if seen.prefix == GROUP or name in seen.nodes else []
+        ours = [r for r in capacity if offers.is_ours(r, observations.prefix)]
+        certain = ours if observations.prefix == GROUP or name in observations.nodes else []
         certain += [r for r in capacity if r == HCA_RESOURCE]
         if certain:
-            found[name] = certain
-    return found
+            resources_by_node[name] = certain
+    return resources_by_node
 
 
-async def _list_zero_resources(kube: Kube, seen: _Seen) -> list[str]:
-    found = await _list_resources(kube, seen)
-    return [f"{resource} on node {node}" for node, ours in found.items() for resource in ours]
+async def _list_zero_resources(kube: Kube, observations: _Seen) -> list[str]:
+    resources_by_node = await _list_resources(kube, observations)
+    return [
+        f"{resource} on node {node}"
+        for node, ours in resources_by_node.items()
+        for resource in ours
+    ]
 
 
-def _print_removal_command(found: dict[str, list[str]], say: Callable[[str], Any]) -> None:
+def _print_removal_command(
+    resources_by_node: dict[str, list[str]], say: Callable[[str], Any]
+) -> None:
     """Print how to remove resources that the kubelets keep listing as 0."""
-    if not found:
+    if not resources_by_node:
         return
-    gone = dict.fromkeys(sorted({resource for ours in found.values() for resource in ours}))
+    gone = dict.fromkeys(
+        sorted({resource for ours in resources_by_node.values() for resource in ours})
+    )
     patch = json.dumps({"status": {"capacity": gone, "allocatable": gone}})
     say("These nodes still list their resources, as 0. The kubelet never removes a resource, and")
     say("for five minutes it restores a removed one. This is harmless. To remove them after that:")
-    say(f"  for node in {' '.join(sorted(found))}; do")
+    say(f"  for node in {' '.join(sorted(resources_by_node))}; do")
     say(f"    kubectl patch node $node --subresource=status --type=merge -p '{patch}'")
     say("  done")
 

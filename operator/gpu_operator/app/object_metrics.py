@@ -80,15 +80,15 @@ class ObjectCollector(Collector):
                 family.add_metric((pool.name,), getattr(pool.status, field))
         for layout in world.layouts.values() if world else ():
             _add_conditions(layouts, layout.name, layout.status.conditions)
-        found: dict[tuple[str, str, str], int] = {}
+        slice_counts: dict[tuple[str, str, str], int] = {}
         for gpu in world.gpus.values() if world else ():
-            for one in gpu.status.slices:
-                key = gpu.spec.pool, one.profile, str(bool(one.holders)).lower()
-                found[key] = found.get(key, 0) + 1
+            for gpu_slice in gpu.status.slices:
+                key = gpu.spec.pool, gpu_slice.profile, str(bool(gpu_slice.holders)).lower()
+                slice_counts[key] = slice_counts.get(key, 0) + 1
             for claimed in gpu.status.claimed:
                 key = gpu.spec.pool, claimed.profile, "true"
-                found[key] = found.get(key, 0) + 1
-        for key, count in sorted(found.items()):
+                slice_counts[key] = slice_counts.get(key, 0) + 1
+        for key, count in sorted(slice_counts.items()):
             slices.add_metric(key, count)
         yield from (pools, layouts, *counts.values(), slices)
         yield from _room_metrics(self._rooms() if world else {})
@@ -98,12 +98,12 @@ def _room_metrics(of_pools: Mapping[str, Rooms]) -> Iterator[Metric]:
     lost, room = _FRAGMENTATION.family(), _ROOM.family()
     for pool, rooms in sorted(of_pools.items()):
         lost.add_metric((pool,), planner.fragmentation(rooms))
-        for profile, one in sorted(rooms.items()):
-            room.add_metric((pool, profile, "false"), one.now)
-            room.add_metric((pool, profile, "true"), one.packed)
+        for profile, profile_room in sorted(rooms.items()):
+            room.add_metric((pool, profile, "false"), profile_room.now)
+            room.add_metric((pool, profile, "true"), profile_room.packed)
     yield from (lost, room)
 
 
 def _add_conditions(family: GaugeMetricFamily, name: str, conditions: Sequence[Condition]) -> None:
-    for one in conditions:
-        family.add_metric((name, one.type), one.status == "True")
+    for condition in conditions:
+        family.add_metric((name, condition.type), condition.status == "True")

@@ -93,17 +93,19 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
             )
         patience_s = _MISSED_RESYNCS * config.resync_seconds
         reflectors = watch.make_reflectors(kube, store, worker.on_change, identity.namespace)
-        more: list[Part] = [one.run for one in reflectors]
-        more += [loop.run for loop in (policies, claims) if loop is not None]
-        leading = asyncio.create_task(_lead(lease, worker, store, identity.namespace, more))
+        extra_parts: list[Part] = [reflector.run for reflector in reflectors]
+        extra_parts += [loop.run for loop in (policies, claims) if loop is not None]
+        leading = asyncio.create_task(_lead(lease, worker, store, identity.namespace, extra_parts))
         stopping = asyncio.create_task(stop.wait())
         try:
             alive = partial(_is_alive, lease, worker, patience_s, policies, claims)
-            known = ObjectCollector(lambda: worker.seen if lease.is_leader else None, worker.rooms)
+            collector = ObjectCollector(
+                lambda: worker.seen if lease.is_leader else None, worker.rooms
+            )
             metrics.QUEUE_DEPTH.labels("main").set_function(lambda: len(queue))
             metrics.LEADER.labels(config.lease_name).set_function(lambda: lease.is_leader)
             answer = metrics.exposition if config.metrics else None
-            async with Health(config.health_port, alive, answer), _register_collector(known):
+            async with Health(config.health_port, alive, answer), _register_collector(collector):
                 await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 ended = leading.done() and not leading.cancelled()
                 failure = leading.exception() if ended else None
@@ -193,7 +195,7 @@ async def _lead(
     worker: Worker,
     store: Store,
     namespace: str,
-    more: Sequence[Part] = (),
+    extra_parts: Sequence[Part] = (),
 ) -> None:
     """Wait for the lease, then run all parts. Return when kopf, which handles signals, is stopped.
 
@@ -201,18 +203,18 @@ async def _lead(
         NotLeader: the lease was lost. Other exceptions of a part are raised unchanged.
     """
     await lease.acquire()
-    await until_one_ends(lease.keep(), _run_controllers(worker, store, namespace, more))
+    await until_one_ends(lease.keep(), _run_controllers(worker, store, namespace, extra_parts))
 
 
 async def _run_controllers(
     worker: Worker,
     store: Store,
     namespace: str,
-    more: Sequence[Part],
+    extra_parts: Sequence[Part],
 ) -> None:
     await _wait_for_custom_resources(worker)
     workers = (worker.run() for _ in range(_WORKERS))
-    parts = (part() for part in more)
+    parts = (part() for part in extra_parts)
     await until_one_ends(worker.resync(), _run_kopf(store, worker, namespace), *parts, *workers)
 
 

@@ -35,7 +35,7 @@ class Takeover:
 
 async def await_takeover(
     kube: Kube,
-    wanted: Takeover,
+    expected_takeover: Takeover,
     say: Say,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -44,27 +44,27 @@ async def await_takeover(
 
     Return 0 when that is done, and 1 on timeout.
     """
-    end = clock() + wanted.timeout_s
+    end = clock() + expected_takeover.timeout_s
     while True:
-        problem = await _find_problem(kube, wanted)
+        problem = await _find_problem(kube, expected_takeover)
         if not problem:
             say("the operator has reconciled every object with the new configuration")
             return 0
         if clock() >= end:
-            say(f"problem: {problem}; see the pods of Deployment {wanted.lease}")
+            say(f"problem: {problem}; see the pods of Deployment {expected_takeover.lease}")
             return 1
         await sleep(_LOOK_AGAIN_S)
 
 
-async def _find_problem(kube: Kube, wanted: Takeover) -> str:
+async def _find_problem(kube: Kube, expected_takeover: Takeover) -> str:
     try:
-        lease = await kube.get("Lease", wanted.lease, wanted.namespace)
+        lease = await kube.get("Lease", expected_takeover.lease, expected_takeover.namespace)
     except errors.KubeError as err:
         return str(err)
     holder = (lease.get("spec") or {}).get("holderIdentity") or ""
-    done = (lease["metadata"].get("annotations") or {}).get(CONFIGURATION, "")
+    annotation = (lease["metadata"].get("annotations") or {}).get(CONFIGURATION, "")
     if not holder:
-        return f"no operator holds lease {wanted.lease}"
-    if done != f"{wanted.configuration} {holder}":
+        return f"no operator holds lease {expected_takeover.lease}"
+    if annotation != f"{expected_takeover.configuration} {holder}":
         return f"operator {holder} has not reconciled every object with the new configuration yet"
     return ""

@@ -41,10 +41,14 @@ async def find_free_resource(kube: Kube, pool: str) -> str | None:
     for gpu in await kube.list("GPU"):
         if gpu["spec"].get("pool") != pool:
             continue
-        for one in GPUStatus.model_validate(gpu.get("status") or {}).slices:
-            free = one.state is SliceState.ACTIVE and one.admitted and not one.holders
-            if free and one.resource:
-                return one.resource
+        for gpu_slice in GPUStatus.model_validate(gpu.get("status") or {}).slices:
+            free = (
+                gpu_slice.state is SliceState.ACTIVE
+                and gpu_slice.admitted
+                and not gpu_slice.holders
+            )
+            if free and gpu_slice.resource:
+                return gpu_slice.resource
     return None
 
 
@@ -63,8 +67,8 @@ async def run_validation_pod(
     try:
         end = time.monotonic() + _TIMEOUT_S
         while True:
-            found = await kube.get("Pod", name, namespace)
-            status = found.get("status") or {}
+            pod = await kube.get("Pod", name, namespace)
+            status = pod.get("status") or {}
             phase = status.get("phase", "Pending")
             if phase in ("Succeeded", "Failed"):
                 return phase == "Succeeded", _termination_message(status)

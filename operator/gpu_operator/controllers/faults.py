@@ -37,7 +37,7 @@ _LABELS: Final = {
 
 def kind_of(spec: GPUFaultSpec) -> FaultKind | None:
     """Return the kind of the fault that is set in the spec; None unless exactly one is set."""
-    given = {
+    flags_by_kind = {
         FaultKind.XID: spec.xid is not None,
         FaultKind.ECC_CORRECTED: spec.ecc is not None and spec.ecc.corrected is not None,
         FaultKind.ECC_UNCORRECTED: spec.ecc is not None and spec.ecc.uncorrected is not None,
@@ -45,8 +45,8 @@ def kind_of(spec: GPUFaultSpec) -> FaultKind | None:
         FaultKind.HANG: spec.hang,
         FaultKind.OFF_BUS: spec.off_bus,
     }
-    found = [kind for kind, is_set in given.items() if is_set]
-    return found[0] if len(found) == 1 else None
+    set_kinds = [kind for kind, is_set in flags_by_kind.items() if is_set]
+    return set_kinds[0] if len(set_kinds) == 1 else None
 
 
 def write(world: World, name: str) -> Iterator[Apply | Record]:
@@ -58,23 +58,23 @@ def write(world: World, name: str) -> Iterator[Apply | Record]:
     gpu = world.gpus.get(name)
     if gpu is None or gpu.meta.deleting:
         return
-    wanted = tuple(_to_gpu_fault(fault) for fault in _faults_of(world, gpu)[:MAX_FAULTS])
-    if wanted != gpu.spec.faults:
-        yield Apply(Manager.FAULTS, gpu_render.faults(gpu.name, gpu.meta.uid, wanted))
-        yield from _report_ended(gpu, wanted)
+    requested_faults = tuple(_to_gpu_fault(fault) for fault in _faults_of(world, gpu)[:MAX_FAULTS])
+    if requested_faults != gpu.spec.faults:
+        yield Apply(Manager.FAULTS, gpu_render.faults(gpu.name, gpu.meta.uid, requested_faults))
+        yield from _report_ended(gpu, requested_faults)
 
 
-def _report_ended(gpu: Gpu, wanted: Sequence[WantedFault]) -> Iterator[Record]:
+def _report_ended(gpu: Gpu, requested_faults: Sequence[WantedFault]) -> Iterator[Record]:
     """Yield an event for each active fault that is no longer requested."""
-    active = {one.id for one in gpu.status.faults if one.phase is FaultPhase.ACTIVE}
-    for one in gpu.spec.faults:
-        if one.id in active - {other.id for other in wanted}:
-            message = f"{name_fault(one.kind, one.xid)} ends: its GPUFault was deleted"
+    active = {fault.id for fault in gpu.status.faults if fault.phase is FaultPhase.ACTIVE}
+    for fault in gpu.spec.faults:
+        if fault.id in active - {requested_fault.id for requested_fault in requested_faults}:
+            message = f"{name_fault(fault.kind, fault.xid)} ends: its GPUFault was deleted"
             reason = Reason.CLEARED.value
             yield Record("GPU", gpu.name, gpu.meta.uid, reason, message)
 
 
-def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
+def reconcile(world: World, name: str, current_time: datetime.datetime) -> Outcome:
     """Report the state of one GPUFault in its status."""
     fault = world.faults.get(name)
     if fault is None or fault.meta.deleting:
@@ -88,23 +88,25 @@ def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
         slice=reported.slice if reported is not None else "",
         fault=_fault_label(fault.spec, kind),
     )
-    wanted = _verdicts(fault, gpu, reported)
-    if not wanted[ConditionType.ACCEPTED].true:
+    new_verdicts = _verdicts(fault, gpu, reported)
+    if not new_verdicts[ConditionType.ACCEPTED].true:
         status = status.model_copy(update={"phase": "Refused"})
-    wanted = with_write_refusal(wanted, world.refused_writes.get(("GPUFault", name), ""))
-    return Outcome(report(fault.meta, fault.status, status, wanted, now))
+    new_verdicts = with_write_refusal(
+        new_verdicts, world.refused_writes.get(("GPUFault", name), "")
+    )
+    return Outcome(report(fault.meta, fault.status, status, new_verdicts, current_time))
 
 
 def _faults_of(world: World, gpu: Gpu) -> list[Fault]:
     """Return the GPUFaults of a GPU, the oldest first."""
-    found = [
+    gpu_faults = [
         fault
         for fault in world.faults.values()
         if not fault.meta.deleting
         and kind_of(fault.spec) is not None
         and find_gpu(world, fault.spec) is gpu
     ]
-    return sorted(found, key=lambda fault: fault.meta.age_key)
+    return sorted(gpu_faults, key=lambda fault: fault.meta.age_key)
 
 
 def find_gpu(world: World, spec: GPUFaultSpec) -> Gpu | None:
@@ -126,9 +128,9 @@ def _to_gpu_fault(fault: Fault) -> WantedFault:
     if spec.ecc is not None:
         count = spec.ecc.corrected or spec.ecc.uncorrected or 1
     until = ""
-    made = parse_timestamp(fault.meta.created)
-    if kind in _LASTING and spec.duration_seconds is not None and made is not None:
-        until = (made + datetime.timedelta(seconds=spec.duration_seconds)).isoformat()
+    creation_time = parse_timestamp(fault.meta.created)
+    if kind in _LASTING and spec.duration_seconds is not None and creation_time is not None:
+        until = (creation_time + datetime.timedelta(seconds=spec.duration_seconds)).isoformat()
     return WantedFault(
         id=fault.meta.uid,
         kind=kind,
@@ -145,7 +147,10 @@ def _reported_status(world: World, fault: Fault, gpu: Gpu | None) -> FaultStatus
     """Return the status that the agent reported for a fault."""
     if gpu is None:
         return None
-    return next((one for one in gpu.status.faults if one.id == fault.meta.uid), None)
+    return next(
+        (fault_status for fault_status in gpu.status.faults if fault_status.id == fault.meta.uid),
+        None,
+    )
 
 
 def _fault_label(spec: GPUFaultSpec, kind: FaultKind | None) -> str:
@@ -160,8 +165,8 @@ def name_fault(kind: FaultKind, xid: int | None) -> str:
 def _verdicts(fault: Fault, gpu: Gpu | None, reported: FaultStatus | None) -> Verdicts:
     spec = fault.spec
     if kind_of(spec) is None:
-        what = "xid, ecc.corrected, ecc.uncorrected, thermal, hang, offBus"
-        return refusal_verdicts(Reason.INVALID_SPEC, f"spec: set exactly one of {what}")
+        field_names = "xid, ecc.corrected, ecc.uncorrected, thermal, hang, offBus"
+        return refusal_verdicts(Reason.INVALID_SPEC, f"spec: set exactly one of {field_names}")
     if gpu is None:
         return refusal_verdicts(Reason.GPU_NOT_FOUND, f"there is no GPU {_gpu_label(spec)}")
     if reported is None:

@@ -109,39 +109,43 @@ class Fleet:
 
     def _update_gpu(self, world: World, name: str) -> set[str]:
         """Record a GPU under its node; return the nodes to which it belongs or belonged."""
-        before, now = self._gpus.get(name), world.gpus.get(name)
-        found = {gpu.spec.node_name for gpu in (before, now) if gpu is not None}
-        if now is None:
+        old_gpu, new_gpu = self._gpus.get(name), world.gpus.get(name)
+        node_names = {gpu.spec.node_name for gpu in (old_gpu, new_gpu) if gpu is not None}
+        if new_gpu is None:
             self._gpus.pop(name, None)
         else:
-            self._gpus[name] = now
-        for node in found:
-            others = [g for g in self.by_node.get(node, ()) if g.name != name]
-            if now is not None and now.spec.node_name == node:
-                others.append(now)
-            self.by_node[node] = tuple(sorted(others, key=lambda g: (g.spec.index, g.name)))
-            if not others:
+            self._gpus[name] = new_gpu
+        for node in node_names:
+            node_gpus = [g for g in self.by_node.get(node, ()) if g.name != name]
+            if new_gpu is not None and new_gpu.spec.node_name == node:
+                node_gpus.append(new_gpu)
+            self.by_node[node] = tuple(sorted(node_gpus, key=lambda g: (g.spec.index, g.name)))
+            if not node_gpus:
                 del self.by_node[node]
-        for gpu in (before, now):
+        for gpu in (old_gpu, new_gpu):
             if gpu is not None:
                 # ``_update_node`` sets it
-                self._get_book(gpu.spec.pool).note_gpu(name, now, live=True)
-        if now is None:
+                self._get_book(gpu.spec.pool).note_gpu(name, new_gpu, live=True)
+        if new_gpu is None:
             self._forget_gpu(name)
-        return found
+        return node_names
 
     def _update_layout(self, world: World, name: str, touched: set[Named]) -> set[str]:
         """Record a layout's change; return the nodes whose GPUs it selects or selected."""
-        before, now = self._layouts.get(name), world.layouts.get(name)
+        old_layout, new_layout = self._layouts.get(name), world.layouts.get(name)
         touched.add(("MIGLayout", name))
-        touched |= self._update_label_layout(name, before, now)
-        if before is not None and now is not None and _is_as_before(before, now):
-            self._layouts[name] = now
+        touched |= self._update_label_layout(name, old_layout, new_layout)
+        if (
+            old_layout is not None
+            and new_layout is not None
+            and _is_as_before(old_layout, new_layout)
+        ):
+            self._layouts[name] = new_layout
             return set()
-        if now is None:
+        if new_layout is None:
             self._layouts.pop(name, None)
         else:
-            self._layouts[name] = now
+            self._layouts[name] = new_layout
         self._order = selection.Order(self._layouts.values())
         concerned: set[str] = set()
         book = self.books.pop(name, None)
@@ -150,21 +154,21 @@ class Fleet:
                 touched.add(("GPU", gpu))
                 if gpu in self._gpus:
                     concerned.add(self._gpus[gpu].spec.node_name)
-        if now is not None:
-            self.books[name] = LayoutBook(now)
-            concerned |= set(now.spec.selector.node_names) or set(self.by_node)
+        if new_layout is not None:
+            self.books[name] = LayoutBook(new_layout)
+            concerned |= set(new_layout.spec.selector.node_names) or set(self.by_node)
         return concerned
 
     def _update_label_layout(
-        self, name: str, before: Layout | None, now: Layout | None
+        self, name: str, old_layout: Layout | None, new_layout: Layout | None
     ) -> set[Named]:
         """Record a layout that a node's label requests; return the node, to be reconciled."""
         nodes = set[Named]()
-        if before is not None and (node := before.meta.labels.get(MIG_CONFIG_NODE)):
+        if old_layout is not None and (node := old_layout.meta.labels.get(MIG_CONFIG_NODE)):
             self.layouts_by_label.get(node, {}).pop(name, None)
             nodes.add(("Node", node))
-        if now is not None and (node := now.meta.labels.get(MIG_CONFIG_NODE)):
-            self.layouts_by_label.setdefault(node, {})[name] = now
+        if new_layout is not None and (node := new_layout.meta.labels.get(MIG_CONFIG_NODE)):
+            self.layouts_by_label.setdefault(node, {})[name] = new_layout
             nodes.add(("Node", node))
         return nodes
 
@@ -172,17 +176,17 @@ class Fleet:
         """Record a node's change and reassign its GPUs; return what must be reconciled."""
         touched: set[Named] = {("Node", name)}
         node = world.nodes.get(name)
-        before = self.held.pop(name, "")
-        now = membership.find_holder(self._pools, node) if node is not None else ""
-        if now:
-            self.held[name] = now
+        old_pool = self.held.pop(name, "")
+        new_pool = membership.find_holder(self._pools, node) if node is not None else ""
+        if new_pool:
+            self.held[name] = new_pool
         if node is not None:
             self._nodes.add(name)
         else:
             self._nodes.discard(name)
         label = node.labels.get(POOL_LABEL, "") if node is not None else ""
-        for pool in {*world.pools, *self.pool_books, before, now, label} - {""}:
-            if self._get_book(pool).note_node(world.pools.get(pool), name, node, now):
+        for pool in {*world.pools, *self.pool_books, old_pool, new_pool, label} - {""}:
+            if self._get_book(pool).note_node(world.pools.get(pool), name, node, new_pool):
                 touched.add(("GPUPool", pool))
         for gpu in self.by_node.get(name, ()):
             live = membership.belongs_to_pool(gpu, world, self.held)
@@ -205,11 +209,11 @@ class Fleet:
 
     def _assign_roles(self, world: World, gpu: Gpu) -> set[Named]:
         """Update a GPU's entries in the books of the layouts that select it."""
-        before = self._roles.get(gpu.name, ())
+        old_roles = self._roles.get(gpu.name, ())
         live = membership.belongs_to_pool(gpu, world, self.held)
         roles = self._order.roles(world, gpu) if live else ()
         touched: set[Named] = set()
-        for role in before:
+        for role in old_roles:
             if role.layout in self.books and role not in roles:
                 self.books[role.layout].drop(gpu.name)
                 touched.add(("MIGLayout", role.layout))
@@ -244,6 +248,6 @@ class Fleet:
         return self.pool_books[pool]
 
 
-def _is_as_before(before: Layout, now: Layout) -> bool:
+def _is_as_before(old_layout: Layout, new_layout: Layout) -> bool:
     """Return whether two versions of a layout differ in nothing but their status."""
-    return before.spec == now.spec and before.meta == now.meta
+    return old_layout.spec == new_layout.spec and old_layout.meta == new_layout.meta

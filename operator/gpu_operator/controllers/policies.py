@@ -32,7 +32,11 @@ from gpu_operator.kube.actions import Action, Apply, Manager
 
 
 def reconcile(
-    world: World, name: str, node_config: NodeConfig, namespace: str, now: datetime.datetime
+    world: World,
+    name: str,
+    node_config: NodeConfig,
+    namespace: str,
+    current_time: datetime.datetime,
 ) -> Outcome:
     """Apply the chart's values to the policy ``default``, and report the policy's state.
 
@@ -42,18 +46,23 @@ def reconcile(
     policy = world.policies.get(name)
     chart = world.chart_policy if name == POLICY_NAME else None
     actions: list[Action] = []
-    kept: Mapping[str, Any] = {}
+    edited_fields: Mapping[str, Any] = {}
     if chart is not None:
-        kept = _find_edits(policy, chart)
-        actions.append(_apply_chart(name, chart, kept))
+        edited_fields = _find_edits(policy, chart)
+        actions.append(_apply_chart(name, chart, edited_fields))
     if policy is None:
         return Outcome(tuple(actions))
     waiting = _explain_wait(world, node_config, namespace) if name == POLICY_NAME else ""
-    wanted = _verdicts(name, chart, kept, waiting)
+    new_verdicts = _verdicts(name, chart, edited_fields, waiting)
     if name == POLICY_NAME and (wrong := sharing.find_sharing_problem(policy.spec)):
-        wanted = {**wanted, ConditionType.DEGRADED: Verdict(True, Reason.SHARING_CONFLICT, wrong)}
-    wanted = with_write_refusal(wanted, world.refused_writes.get(("GPUPolicy", name), ""))
-    actions += report(policy.meta, policy.status, GPUPolicyStatus(), wanted, now)
+        new_verdicts = {
+            **new_verdicts,
+            ConditionType.DEGRADED: Verdict(True, Reason.SHARING_CONFLICT, wrong),
+        }
+    new_verdicts = with_write_refusal(
+        new_verdicts, world.refused_writes.get(("GPUPolicy", name), "")
+    )
+    actions += report(policy.meta, policy.status, GPUPolicyStatus(), new_verdicts, current_time)
     return Outcome(tuple(actions))
 
 
@@ -66,23 +75,23 @@ def _find_edits(policy: Policy | None, chart: ChartPolicy) -> Mapping[str, Any]:
     if policy is None:
         return {}
     previous = _read_chart_values(policy)
-    wanted = _values(chart.spec)
+    chart_values = _values(chart.spec)
     return {
         field: value
         for field, value in _values(policy.spec).items()
-        if value != wanted.get(field) and value != previous.get(field)
+        if value != chart_values.get(field) and value != previous.get(field)
     }
 
 
 def _read_chart_values(policy: Policy) -> Mapping[str, Any]:
     try:
-        found = documents.read(policy.meta.annotations.get(CHART_VALUES, "{}"))
+        chart_values = documents.read(policy.meta.annotations.get(CHART_VALUES, "{}"))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return chart_values if isinstance(chart_values, dict) else {}
 
 
-def _apply_chart(name: str, chart: ChartPolicy, kept: Mapping[str, Any]) -> Apply:
+def _apply_chart(name: str, chart: ChartPolicy, edited_fields: Mapping[str, Any]) -> Apply:
     values = _values(chart.spec)
     document = {
         "apiVersion": API_VERSION,
@@ -92,17 +101,17 @@ def _apply_chart(name: str, chart: ChartPolicy, kept: Mapping[str, Any]) -> Appl
             "ownerReferences": [dict(o) for o in chart.owners],
             "annotations": {CHART_VALUES: json.dumps(values, sort_keys=True)},
         },
-        "spec": {field: value for field, value in values.items() if field not in kept},
+        "spec": {field: value for field, value in values.items() if field not in edited_fields},
     }
     return Apply(Manager.POLICY, document)
 
 
 def _explain_wait(world: World, node_config: NodeConfig, namespace: str) -> str:
     """Return which pool has not applied the policy yet; empty if all have."""
-    held = set(membership.pools_by_node(world).values())
-    for pool in (world.pools[name] for name in sorted(held)):
-        wanted = daemon_sets.make_documents(world, pool, node_config, namespace)
-        missing = daemon_sets.explain_missing(world, wanted)
+    pool_names = set(membership.pools_by_node(world).values())
+    for pool in (world.pools[name] for name in sorted(pool_names)):
+        pool_documents = daemon_sets.make_documents(world, pool, node_config, namespace)
+        missing = daemon_sets.explain_missing(world, pool_documents)
         if missing:
             return f"pool {pool.name}: {missing}"
         prefix = world.policy.resource_prefix
@@ -117,19 +126,19 @@ def _to_manifest_text(value: object) -> str:
 
 
 def _verdicts(
-    name: str, chart: ChartPolicy | None, kept: Mapping[str, Any], waiting: str
+    name: str, chart: ChartPolicy | None, edited_fields: Mapping[str, Any], waiting: str
 ) -> Verdicts:
     if name != POLICY_NAME:
         return refusal_verdicts(
             Reason.IGNORED, f"only the GPUPolicy named {POLICY_NAME} has an effect"
         )
     accepted = None
-    if chart is not None and kept:
+    if chart is not None and edited_fields:
         values = _values(chart.spec)
         edits = [
-            f"{field} is {_to_manifest_text(kept[field])}, not the chart's "
+            f"{field} is {_to_manifest_text(edited_fields[field])}, not the chart's "
             f"{_to_manifest_text(values.get(field))}"
-            for field in kept
+            for field in edited_fields
         ]
         message = f"edited by a user, who has precedence: {'; '.join(edits)}"
         accepted = Verdict(True, Reason.OVERRIDDEN, message)

@@ -90,11 +90,11 @@ class ClaimLoop:
             "Pod": self._pods,
             "DeviceClass": self._classes,
         }
-        known = every[kind]
+        objects_by_key = every[kind]
         if value is None:
-            known.pop(key, None)
+            objects_by_key.pop(key, None)
         else:
-            known[key] = value
+            objects_by_key[key] = value
         self._due.set()
 
     def _on_starting_pod(self, kind: str, key: str, pod: StartingPod | None) -> None:

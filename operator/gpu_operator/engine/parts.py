@@ -12,8 +12,8 @@ async def until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
     """
     tasks = {asyncio.create_task(part) for part in parts}
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
+        ended_tasks, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended_tasks:
             task.result()
     finally:
         for task in tasks:

@@ -68,17 +68,17 @@ class WorkQueue:
         key = await self._ready.get()
         self._waiting.discard(key)
         self._working.add(key)
-        done = False
+        is_done = False
         try:
-            done = await work(key)
+            is_done = await work(key)
         finally:
             self._working.discard(key)
-            if done:
+            if is_done:
                 self._failures.pop(key, None)
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)
-            elif not done:
+            elif not is_done:
                 self.add_after(key, self._next_backoff_s(key))
 
     def _next_backoff_s(self, key: Key) -> float:

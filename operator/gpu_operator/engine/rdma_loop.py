@@ -93,7 +93,9 @@ class RdmaLoop:
         ]
         self.reflectors += [
             Reflector(
-                *(kube, kind, object_selectors(kind, namespace)),
+                kube,
+                kind,
+                object_selectors(kind, namespace),
                 lambda document: document,
                 self._readings.put,
             )
@@ -147,9 +149,9 @@ class RdmaLoop:
                 await asyncio.sleep(pause_s)
             await asyncio.sleep(GATHER_S)
             due.clear()
-            done, again_s = await work()
-            least, most = _RETRY_S
-            pause_s = 0.0 if done else min(max(least, 2 * pause_s), most)
+            is_done, again_s = await work()
+            min_pause_s, max_pause_s = _RETRY_S
+            pause_s = 0.0 if is_done else min(max(min_pause_s, 2 * pause_s), max_pause_s)
 
     async def write_tables(self) -> tuple[bool, float | None]:
         """Write outdated tables.
@@ -157,9 +159,9 @@ class RdmaLoop:
         Return whether all writes succeeded, and the seconds until the next check is due, if any.
         """
         actions, _ = await self._decide(self._cluster.plan_tables)
-        done = await self._perform_all(actions)
+        is_done = await self._perform_all(actions)
         self._reports_due.set()
-        return done, None
+        return is_done, None
 
     async def write_reports(self) -> tuple[bool, float | None]:
         """Write outdated statuses.
@@ -176,9 +178,9 @@ class RdmaLoop:
             changes, self._inbox = self._inbox, []
 
             def compute() -> tuple[tuple[Action, ...], float | None]:
-                now = Now(time.monotonic(), datetime.datetime.now(datetime.UTC))
-                self._cluster.apply(changes, now)
-                return decide(now), self._cluster.again_in_s(now)
+                current_time = Now(time.monotonic(), datetime.datetime.now(datetime.UTC))
+                self._cluster.apply(changes, current_time)
+                return decide(current_time), self._cluster.again_in_s(current_time)
 
             return compute
 

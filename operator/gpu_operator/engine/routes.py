@@ -15,13 +15,13 @@ def object_names(kind: str, world: World) -> set[str]:
     The result includes deleted objects whose names other objects still contain.
     """
     row = kinds.find_kind(kind)
-    found = set(_objects(row, world)) | set(row.always)
-    found |= {name for broken, name in world.broken if broken == kind}
-    for other in kinds.watched_kinds():
-        name_in = other.survived_by.get(kind)
+    names = set(_objects(row, world)) | set(row.always)
+    names |= {name for broken, name in world.broken if broken == kind}
+    for other_kind in kinds.watched_kinds():
+        name_in = other_kind.survived_by.get(kind)
         if name_in is not None:
-            found |= {name_in(value) or "" for value in _objects(other, world).values()}
-    return found - {""}
+            names |= {name_in(value) or "" for value in _objects(other_kind, world).values()}
+    return names - {""}
 
 
 def all_keys(world: World) -> set[Key]:
@@ -39,11 +39,11 @@ def keys_affected_by(kind: str, name: str, world: World) -> Iterable[Key]:
     row = kinds.find_kind(kind)
     keys: set[Key] = {Key(kind, name)} if row.reconciled else set()
     for woken in row.wakes:
-        keys |= {Key(woken, other) for other in object_names(woken, world)}
+        keys |= {Key(woken, woken_name) for woken_name in object_names(woken, world)}
     value = _objects(row, world).get(name)
     for woken, name_in in row.wakes_named.items():
-        if value is not None and (other := name_in(value)):
-            keys.add(Key(woken, other))
+        if value is not None and (woken_name := name_in(value)):
+            keys.add(Key(woken, woken_name))
     for other_row in kinds.watched_kinds():
         waking = other_row.woken_by.get(kind)
         if waking is not None:
@@ -53,5 +53,5 @@ def keys_affected_by(kind: str, name: str, world: World) -> Iterable[Key]:
 
 
 def _objects(kind: Kind, world: World) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = getattr(world, kind.collection) if kind.collection else {}
-    return found
+    objects: Mapping[str, Any] = getattr(world, kind.collection) if kind.collection else {}
+    return objects

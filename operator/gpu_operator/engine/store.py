@@ -44,8 +44,14 @@ class _Identity(NamedTuple):
 
     def document(self, name: str) -> Document:
         """Return the fields that are known, as in the object's document."""
-        known = {"uid": self.uid, "resourceVersion": self.version, "generation": self.generation}
-        return {"metadata": {"name": name} | {k: v for k, v in known.items() if v is not None}}
+        known_fields = {
+            "uid": self.uid,
+            "resourceVersion": self.version,
+            "generation": self.generation,
+        }
+        return {
+            "metadata": {"name": name} | {k: v for k, v in known_fields.items() if v is not None}
+        }
 
 
 class Store:
@@ -91,32 +97,34 @@ class Store:
         called in a thread.
         """
         name = document["metadata"]["name"]
-        known = self._documents[kind].get(name)
+        stored_identity = self._documents[kind].get(name)
         gone = document["metadata"].get("uid") in self._gone
-        if not trusted and (gone or (known is not None and _is_older(document, known))):
+        if not trusted and (
+            gone or (stored_identity is not None and _is_older(document, stored_identity))
+        ):
             return False
-        if known is not None and _is_same(document, known):
+        if stored_identity is not None and _is_same(document, stored_identity):
             self._touched[kind, name] = self._clock()
             return False
         self._documents[kind][name] = _identify(document)
         self._touched[kind, name] = self._clock()
         if value is _TO_READ:
             value = read(kind, document)
-        before = self._values[kind].get(name)
-        changed = bool(before != value)
+        old_value = self._values[kind].get(name)
+        changed = bool(old_value != value)
         self._values[kind][name] = value
         if changed:
-            self._note_change(kind, name, before, value)
+            self._note_change(kind, name, old_value, value)
         if isinstance(value, Node):
-            self._note_zeros(value, first=known is None)
+            self._note_zeros(value, first=stored_identity is None)
         return changed
 
     def remove(self, kind: str, name: str, uid: str = "") -> bool:
         """Remove the object with this name. With a UID, a newer object of that name is kept."""
-        known = self._documents[kind].get(name)
-        if known is None or (uid and known.uid != uid):
+        stored_identity = self._documents[kind].get(name)
+        if stored_identity is None or (uid and stored_identity.uid != uid):
             return False
-        self._gone[known.uid or ""] = None
+        self._gone[stored_identity.uid or ""] = None
         if len(self._gone) > _REMEMBERED_GONE:
             del self._gone[next(iter(self._gone))]
         del self._documents[kind][name]
@@ -150,20 +158,24 @@ class Store:
         Each step yields whether it changed an object.
         """
         listed = {document["metadata"]["name"]: document for document in documents}
-        known = self._documents[kind]
+        stored_identities = self._documents[kind]
 
         def changed_since(name: str) -> bool:
             return self._touched.get((kind, name), float("-inf")) >= as_of
 
         names = list(listed)
         for first in range(0, len(names), _AT_A_TIME):
-            some = names[first : first + _AT_A_TIME]
-            changed = [self.put(kind, listed[n], trusted=not changed_since(n)) for n in some]
+            batch = names[first : first + _AT_A_TIME]
+            changed = [self.put(kind, listed[n], trusted=not changed_since(n)) for n in batch]
             yield any(changed)
-        gone = [name for name in known if name not in listed and not changed_since(name)]
+        gone = [
+            name for name in stored_identities if name not in listed and not changed_since(name)
+        ]
         changed = [self.remove(kind, name) for name in gone]
         yield any(changed)
-        for _, name in [(k, n) for k, n in self._touched if k == kind and n not in known]:
+        for _, name in [
+            (k, n) for k, n in self._touched if k == kind and n not in stored_identities
+        ]:
             if not changed_since(name):
                 del self._touched[kind, name]
 
@@ -173,8 +185,8 @@ class Store:
 
     def document(self, kind: str, name: str) -> Document | None:
         """Return name, UID, version and generation of an object as last observed."""
-        known = self._documents[kind].get(name)
-        return None if known is None else known.document(name)
+        stored_identity = self._documents[kind].get(name)
+        return None if stored_identity is None else stored_identity.document(name)
 
     def note_eviction(self, pod_uid: str, refusal: str) -> None:
         """Record why a pod could not be evicted; an empty ``refusal`` removes the record."""
@@ -186,12 +198,12 @@ class Store:
 
     def note_refusal(self, kind: str, name: str, refusal: str) -> bool:
         """Record why the API server refuses a write; return whether the record changed."""
-        before = self._refused_writes.pop((kind, name), "")
+        old_refusal = self._refused_writes.pop((kind, name), "")
         if refusal:
             self._refused_writes[kind, name] = refusal
-        if before != refusal:
+        if old_refusal != refusal:
             self._world = None
-        return before != refusal
+        return old_refusal != refusal
 
     def world(self) -> World:
         """Return a snapshot of all objects; it is the same object until something changes."""
@@ -230,14 +242,14 @@ class Store:
             del copy[name]
         return copy
 
-    def _note_change(self, kind: str, name: str, before: Any, now: Any) -> None:
+    def _note_change(self, kind: str, name: str, old_value: Any, new_value: Any) -> None:
         self._world = None
         self._copies.pop(kind, None)
         self._broken.pop((kind, name), None)
-        if isinstance(now, Broken):
-            self._broken[kind, name] = now
+        if isinstance(new_value, Broken):
+            self._broken[kind, name] = new_value
         if kind == "Pod":
-            pods = (pod for pod in (before, now) if pod is not None)
+            pods = (pod for pod in (old_value, new_value) if pod is not None)
             self._changes |= {("Agent", pod.node) for pod in pods}
         else:
             self._changes.add((kind, name))
@@ -265,16 +277,19 @@ def _identify(document: Document) -> _Identity:
     return _Identity(*(metadata.get(key) for key in ("uid", "resourceVersion", "generation")))
 
 
-def _is_older(document: Document, known: _Identity) -> bool:
-    versions = [document["metadata"].get("resourceVersion") or "", known.version or ""]
+def _is_older(document: Document, stored_identity: _Identity) -> bool:
+    versions = [document["metadata"].get("resourceVersion") or "", stored_identity.version or ""]
     return all(v.isdecimal() for v in versions) and int(versions[0]) < int(versions[1])
 
 
-def _is_same(document: Document, known: _Identity) -> bool:
+def _is_same(document: Document, stored_identity: _Identity) -> bool:
     """Return whether both documents are the same state of one object; False if that is unknown."""
-    new = document["metadata"]
-    version = new.get("resourceVersion")
-    return bool(version) and (version, new.get("uid")) == (known.version, known.uid)
+    metadata = document["metadata"]
+    version = metadata.get("resourceVersion")
+    return bool(version) and (version, metadata.get("uid")) == (
+        stored_identity.version,
+        stored_identity.uid,
+    )
 
 
 def read(kind: str, document: Document) -> Any:
@@ -306,15 +321,17 @@ def _node(document: Document) -> Node:
 
 
 def _taints(document: Document) -> frozenset[str]:
-    found = (document.get("spec") or {}).get("taints") or ()
-    return frozenset(t["key"] for t in found if t.get("effect") == "NoSchedule")
+    taints = (document.get("spec") or {}).get("taints") or ()
+    return frozenset(t["key"] for t in taints if t.get("effect") == "NoSchedule")
 
 
 def _gpu_ready(status: Document) -> GpuReady | None:
-    for one in status.get("conditions") or ():
-        if one["type"] == GPU_READY:
-            texts = (one.get(part) or "" for part in ("reason", "message", "lastTransitionTime"))
-            return GpuReady(one["status"], *texts)
+    for condition in status.get("conditions") or ():
+        if condition["type"] == GPU_READY:
+            texts = (
+                condition.get(part) or "" for part in ("reason", "message", "lastTransitionTime")
+            )
+            return GpuReady(condition["status"], *texts)
     return None
 
 

@@ -170,11 +170,11 @@ class Worker:
     async def work(self, key: Key) -> bool:
         """Reconcile a key; return whether that succeeded."""
         with metrics.measure_reconciliation(key.kind) as ended:
-            done = await self._try_reconcile(key)
-            ended(done)
-            if done:
+            is_done = await self._try_reconcile(key)
+            ended(is_done)
+            if is_done:
                 self._tick_off(key)
-            return done
+            return is_done
 
     async def _try_reconcile(self, key: Key) -> bool:
         try:
@@ -231,10 +231,10 @@ class Worker:
 
         def prepare() -> Callable[[], _Result]:
             changes = self._store.take_changes()
-            self.seen = seen = self._store.world()
+            self.seen = latest_world = self._store.world()
 
             def work() -> _Result:
-                world = replace(seen, index=self._fleet)
+                world = replace(latest_world, index=self._fleet)
                 touched.update(self._fleet.update(world, changes))
                 return compute(world)
 
@@ -243,27 +243,29 @@ class Worker:
         try:
             return await self._computing.run(prepare)
         finally:
-            for other in {Key(kind, name) for kind, name in touched} - {looked_at}:
-                self._queue.add_after(other, delay_s)
+            for affected_key in {Key(kind, name) for kind, name in touched} - {looked_at}:
+                self._queue.add_after(affected_key, delay_s)
 
     def _decide(self, key: Key, world: World) -> Outcome:
-        now = datetime.datetime.now(datetime.UTC)
+        current_time = datetime.datetime.now(datetime.UTC)
         broken = world.broken.get((key.kind, key.name))
         if broken is not None:
-            return Outcome(conditions.report_broken(broken, now))
+            return Outcome(conditions.report_broken(broken, current_time))
         if key.kind == "GPUPool":
             book = self._fleet.pool_book(key.name)
             node_config, namespace = self._config.node, self._namespace
-            return pools.reconcile(world, key.name, node_config, namespace, now, book)
+            return pools.reconcile(world, key.name, node_config, namespace, current_time, book)
         if key.kind == "GPUPolicy":
-            return policies.reconcile(world, key.name, self._config.node, self._namespace, now)
+            return policies.reconcile(
+                world, key.name, self._config.node, self._namespace, current_time
+            )
         if key.kind == "MIGLayout":
-            return layouts.reconcile(world, key.name, now, self._fleet.books.get(key.name))
+            return layouts.reconcile(world, key.name, current_time, self._fleet.books.get(key.name))
         if key.kind == "GPU":
             outcome = orphans.reconcile(world, key.name)
             return Outcome((*outcome.actions, *faults.write(world, key.name)), outcome.again_in_s)
         if key.kind == "GPUFault":
-            return faults.reconcile(world, key.name, now)
+            return faults.reconcile(world, key.name, current_time)
         if key.kind == "Node":
             status = extended_resources.reconcile(world, key.name, time.monotonic())
             return status.then(mig_config.reconcile(world, key.name, self._config.mig_manager))
@@ -337,16 +339,21 @@ class Worker:
             return False
         if not kinds.find_kind(action.document["kind"]).rendered:
             return False
-        now = self._store.document(action.document["kind"], action.document["metadata"]["name"])
-        return now is not None and self._applied.get(action.what) == (action, _state(now))
+        stored_document = self._store.document(
+            action.document["kind"], action.document["metadata"]["name"]
+        )
+        return stored_document is not None and self._applied.get(action.what) == (
+            action,
+            _state(stored_document),
+        )
 
     def _was_just_evicted(self, action: Action) -> bool:
         """Return whether the pod of an eviction was just evicted.
 
         Each pass over a layout requests the eviction again.
         """
-        now = time.monotonic()
-        self._evicted = {u: t for u, t in self._evicted.items() if now - t < _EVICT_AGAIN_S}
+        now_s = time.monotonic()
+        self._evicted = {u: t for u, t in self._evicted.items() if now_s - t < _EVICT_AGAIN_S}
         return isinstance(action, Evict) and action.uid in self._evicted
 
 

@@ -114,9 +114,10 @@ class KubernetesCluster:
                 _request_timeout=_WATCH_S + _TIMEOUT_S,
             )
             try:
-                rest = b""
+                partial_line = b""
                 async for chunk in answer.content.iter_any():
-                    *lines, rest = (rest + chunk).split(b"\n")  # objects may be of any length
+                    # objects may be of any length
+                    *lines, partial_line = (partial_line + chunk).split(b"\n")
                     for line in filter(None, lines):
                         event: Document = documents.read(line)
                         yield event
@@ -126,10 +127,10 @@ class KubernetesCluster:
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Document:
         """Return one object. Raises NotFound."""
         with translate_errors(f"{kind} {name}"):
-            found = await self._send(
+            response = await self._send(
                 self._dynamic.get, self._resource(kind), name=name, namespace=namespace
             )
-            return _document(found, kind)
+            return _document(response, kind)
 
     async def read_port(
         self, namespace: str, pod: str, port: int, path: str, most_bytes: int
@@ -326,7 +327,7 @@ class KubernetesCluster:
     async def _record(self, action: Record) -> None:
         message = action.message[:_LONGEST_MESSAGE]
         key = f"{action.uid}/{action.reason}/{'' if action.latest else action.message}"
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        timestamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         name = events.event_name(action.name, key)
         row = kinds.find_kind(action.kind)
         event = {
@@ -344,8 +345,8 @@ class KubernetesCluster:
             "message": message,
             "type": "Warning" if action.warning else "Normal",
             "source": {"component": _COMPONENT},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
+            "firstTimestamp": timestamp,
+            "lastTimestamp": timestamp,
             "count": 1,
         }
         resource = self._resource("Event")
@@ -357,7 +358,7 @@ class KubernetesCluster:
             await self._write(
                 self._dynamic.patch,
                 resource,
-                {"lastTimestamp": now} | ({"message": message} if action.latest else {}),
+                {"lastTimestamp": timestamp} | ({"message": message} if action.latest else {}),
                 name=name,
                 namespace=action.namespace,
                 content_type=_MERGE_PATCH,

@@ -25,8 +25,14 @@ _USER_AGENT = "tessera-operator"
 _CONSOLE_USER_AGENT = "tessera-console"
 # The library checks neither the syntax nor the types of a kubeconfig before it uses its fields.
 _BROKEN = (
-    *(ConfigException, OSError, yaml.YAMLError),
-    *(ValueError, TypeError, KeyError, AttributeError, IndexError),
+    ConfigException,
+    OSError,
+    yaml.YAMLError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
 )
 
 
@@ -96,10 +102,12 @@ def kubeconfig_namespace(path: Path | None, context: str | None) -> str:
         ConfigError: the file or the context does not exist, or is invalid.
     """
     try:
-        known, current = list_kube_config_contexts(config_file=_file_name(path))
+        contexts, current = list_kube_config_contexts(config_file=_file_name(path))
     except _BROKEN as err:
         raise errors.ConfigError(f"no access to a cluster: {_describe(err)}") from err
-    chosen = current if context is None else next((c for c in known if c["name"] == context), None)
+    chosen = (
+        current if context is None else next((c for c in contexts if c["name"] == context), None)
+    )
     if chosen is None:
         raise errors.ConfigError(f"no access to a cluster: the kubeconfig has no context {context}")
     return str((chosen.get("context") or {}).get("namespace") or "default")
@@ -127,21 +135,21 @@ def _file_name(path: Path | None) -> str | None:
 
 
 @contextlib.contextmanager
-def translate_errors(what: str) -> Iterator[None]:
+def translate_errors(request_label: str) -> Iterator[None]:
     """Translate exceptions of a request to errors of this package.
 
-    The errors' messages begin with ``what``.
+    The errors' messages begin with ``request_label``.
     """
     try:
         yield
     except ApiException as err:
-        raise _error(err.status)(f"{what}: {error_message(err)}") from err
+        raise _error(err.status)(f"{request_label}: {error_message(err)}") from err
     except TimeoutError as err:  # has no text of its own
-        text = f"{what}: timeout: the API server is busy, or cannot be reached"
+        text = f"{request_label}: timeout: the API server is busy, or cannot be reached"
         raise errors.Unreachable(text) from err
     # The library re-reads the account's token every minute, which may fail in any request.
     except (aiohttp.ClientError, OSError, ConfigException, ValueError) as err:
-        raise errors.Unreachable(f"{what}: {type(err).__name__}: {err}") from err
+        raise errors.Unreachable(f"{request_label}: {type(err).__name__}: {err}") from err
 
 
 def error_message(err: ApiException) -> str:
@@ -149,8 +157,8 @@ def error_message(err: ApiException) -> str:
 
     If a proxy responded instead, the result is the status code and the start of its response.
     """
-    said = error_status(err).get("message")
-    return str(said) if said else f"{err.status} {str(err.body or err.reason).strip()[:200]}"
+    message = error_status(err).get("message")
+    return str(message) if message else f"{err.status} {str(err.body or err.reason).strip()[:200]}"
 
 
 def error_status(err: ApiException) -> dict[str, Any]:

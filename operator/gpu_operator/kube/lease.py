@@ -131,18 +131,18 @@ class Elector:
         limit_s = self._term.deadline_s / 2  # one lost response must not lose the lease
         try:
             async with asyncio.timeout(limit_s):
-                held = await self._write()
+                is_held = await self._write()
         except TimeoutError:
             _log.warning("lease %s: no answer in %.1f s", self._name, limit_s)
             return False
         except errors.KubeError as err:
             _log.warning("lease %s: %s", self._name, err)
             return False
-        if held:
+        if is_held:
             self._renewed_at = started  # the time of the request, to be safe
         else:
             self._renewed_at = None
-        return held
+        return is_held
 
     async def _write(self) -> bool:
         own, self._own = self._own, None  # not the current one if this request's answer is lost
@@ -193,7 +193,7 @@ class Elector:
         duration_s = spec.get("leaseDurationSeconds") or self._term.duration_s
         return self._clock() - self._seen[1] > duration_s
 
-    def _document(self, now: str, transitions: int) -> Document:
+    def _document(self, timestamp: str, transitions: int) -> Document:
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -205,8 +205,8 @@ class Elector:
             "spec": {
                 "holderIdentity": self._identity,
                 "leaseDurationSeconds": round(self._term.duration_s),
-                "acquireTime": now,
-                "renewTime": now,
+                "acquireTime": timestamp,
+                "renewTime": timestamp,
                 "leaseTransitions": transitions,
             },
         }

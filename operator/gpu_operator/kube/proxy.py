@@ -28,8 +28,8 @@ def refuse_redirections(client: ApiClient) -> None:
     """
     trace = TraceConfig()
     trace.on_request_redirect.append(_refuse_redirection)
-    known = getattr(client.configuration, "trace_configs", None) or ()
-    client.configuration.trace_configs = [*known, trace]
+    trace_configs = getattr(client.configuration, "trace_configs", None) or ()
+    client.configuration.trace_configs = [*trace_configs, trace]
 
 
 async def _refuse_redirection(

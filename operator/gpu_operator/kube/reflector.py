@@ -78,9 +78,9 @@ class Reflector:
         """
         version = await self.list_once()
         while version:
-            before, began = version, time.monotonic()
+            old_version, began = version, time.monotonic()
             version = await self._watch(version)
-            if version == before and time.monotonic() - began < self._retry_s:
+            if version == old_version and time.monotonic() - began < self._retry_s:
                 await asyncio.sleep(self._retry_s)  # the API server is shutting down
 
     async def list_once(self) -> str:
@@ -112,18 +112,20 @@ class Reflector:
         The result is empty if the objects must be listed again.
         """
         async for event in self._source.watch(self._kind, self._chosen, version):
-            found = event.get("object") or {}
+            document = event.get("object") or {}
             match event.get("type"):
                 case "ADDED" | "MODIFIED":
-                    self._apply(found)
+                    self._apply(document)
                 case "DELETED":
-                    self._remove(_key(found), str(found["metadata"].get("uid") or ""))
+                    self._remove(_key(document), str(document["metadata"].get("uid") or ""))
                 case "BOOKMARK":
                     pass
                 case _:  # ERROR, such as 410 Gone within a watch
-                    _log.info("watch %s ended: %s", self._kind, found.get("message", "no reason"))
+                    _log.info(
+                        "watch %s ended: %s", self._kind, document.get("message", "no reason")
+                    )
                     return ""
-            version = found["metadata"]["resourceVersion"]
+            version = document["metadata"]["resourceVersion"]
         return version
 
     def _apply(self, item: Document) -> str:

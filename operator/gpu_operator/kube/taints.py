@@ -20,17 +20,19 @@ def patch(
     The patch fails if the node was written since ``node`` was read. ``noted`` are the keys to
     record in the node's annotation.
     """
-    metadata, before = node["metadata"], (node.get("spec") or {}).get("taints") or []
-    after = [t for t in before if t["key"] not in remove or t.get("effect") != _EFFECT]
-    there = {t["key"] for t in after if t.get("effect") == _EFFECT}
+    metadata, old_taints = node["metadata"], (node.get("spec") or {}).get("taints") or []
+    new_taints = [t for t in old_taints if t["key"] not in remove or t.get("effect") != _EFFECT]
+    present_keys = {t["key"] for t in new_taints if t.get("effect") == _EFFECT}
     for key, value in add:
-        if key not in there:
-            after.append({"key": key, "effect": _EFFECT, **({"value": value} if value else {})})
+        if key not in present_keys:
+            new_taints.append(
+                {"key": key, "effect": _EFFECT, **({"value": value} if value else {})}
+            )
     version = metadata["resourceVersion"]
     operations = [{"op": "test", "path": "/metadata/resourceVersion", "value": version}]
-    if after:
-        operations.append({"op": "add", "path": "/spec/taints", "value": after})
-    elif before:
+    if new_taints:
+        operations.append({"op": "add", "path": "/spec/taints", "value": new_taints})
+    elif old_taints:
         operations.append({"op": "remove", "path": "/spec/taints"})
     annotations = metadata.get("annotations")
     if noted:

@@ -19,22 +19,43 @@ _LONGEST: Final = 63  # characters of a label value
 _MIB: Final = 1 << 20
 TIMESTAMP: Final = "gfd.timestamp"
 _BY_RESOURCE: Final = frozenset(
-    (
-        *("count", "product", "replicas", "sharing-strategy", "memory", "multiprocessors"),
-        *("slices.gi", "slices.ci"),
-        *("engines.copy", "engines.decoder", "engines.encoder", "engines.jpeg", "engines.ofa"),
-    )
+    {
+        "count",
+        "product",
+        "replicas",
+        "sharing-strategy",
+        "memory",
+        "multiprocessors",
+        "slices.gi",
+        "slices.ci",
+        "engines.copy",
+        "engines.decoder",
+        "engines.encoder",
+        "engines.jpeg",
+        "engines.ofa",
+    }
 )
 _NODE_WIDE: Final = frozenset(
-    (
-        *("gpu.present", "gpu.family", "gpu.machine", "gpu.mode"),
-        *("gpu.compute.major", "gpu.compute.minor"),
-        *("mig.capable", "mig.strategy", "mps.capable", "vgpu.present", TIMESTAMP),
-        *("cuda.driver.major", "cuda.driver.minor", "cuda.driver.rev"),
-        *("cuda.runtime.major", "cuda.runtime.minor"),
+    {
+        "gpu.present",
+        "gpu.family",
+        "gpu.machine",
+        "gpu.mode",
+        "gpu.compute.major",
+        "gpu.compute.minor",
+        "mig.capable",
+        "mig.strategy",
+        "mps.capable",
+        "vgpu.present",
+        TIMESTAMP,
+        "cuda.driver.major",
+        "cuda.driver.minor",
+        "cuda.driver.rev",
+        "cuda.runtime.major",
+        "cuda.runtime.minor",
         *(f"cuda.driver-version.{part}" for part in ("full", "major", "minor", "revision")),
         *(f"cuda.runtime-version.{part}" for part in ("full", "major", "minor")),
-    )
+    }
 )
 _OF_A_RESOURCE: Final = re.compile(
     r"(?:gpu|mig-[0-9a-z.-]+?gb[a-z.-]*)\.(" + "|".join(map(re.escape, sorted(_BY_RESOURCE))) + ")"
@@ -105,10 +126,10 @@ def labels(
     if not devices:
         return {}
     board = geometry.board(devices[0].board)
-    known = software or Software()
-    found = {
+    node_software = software or Software()
+    node_labels = {
         "gpu.present": "true",
-        "gpu.machine": _value(known.machine.strip().replace(" ", "-")) or "unknown",
+        "gpu.machine": _value(node_software.machine.strip().replace(" ", "-")) or "unknown",
         "gpu.family": board.architecture.lower(),
         "gpu.compute.major": str(board.compute_capability[0]),
         "gpu.compute.minor": str(board.compute_capability[1]),
@@ -117,19 +138,19 @@ def labels(
         "mps.capable": "false",
         "vgpu.present": "false",
     }
-    found |= _versions(known)
-    found |= _full(board, devices, sharing or {})
+    node_labels |= _versions(node_software)
+    node_labels |= _full(board, devices, sharing or {})
     if strategy == "none":
-        return found
-    found["mig.strategy"] = strategy
+        return node_labels
+    node_labels["mig.strategy"] = strategy
     slices = _profiles(board, devices)
     if strategy == "single":
-        return found | _single(board, devices, slices, sharing or {})
+        return node_labels | _single(board, devices, slices, sharing or {})
     for profile, count in slices.items():
         resource = profile.resource_name
         shared = (sharing or {}).get(resource, Sharing())
-        found |= _of_profile(board, profile, resource, count, shared)
-    return found
+        node_labels |= _of_profile(board, profile, resource, count, shared)
+    return node_labels
 
 
 def _full(
@@ -215,13 +236,15 @@ def _profiles(
     return Counter(iterate())
 
 
-def _versions(known: Software) -> dict[str, str]:
+def _versions(node_software: Software) -> dict[str, str]:
     """Return the labels for the versions of driver and CUDA, including deprecated ones."""
-    found: dict[str, str] = {}
-    driver, cuda = (_VERSION.fullmatch(v) for v in (known.driver_version, known.cuda_version))
+    version_labels: dict[str, str] = {}
+    driver, cuda = (
+        _VERSION.fullmatch(v) for v in (node_software.driver_version, node_software.cuda_version)
+    )
     if driver is not None:
         major, minor, revision = driver[1], driver[2], driver[3] or ""
-        found |= {
+        version_labels |= {
             "cuda.driver-version.full": driver[0],
             "cuda.driver-version.major": major,
             "cuda.driver-version.minor": minor,
@@ -231,14 +254,14 @@ def _versions(known: Software) -> dict[str, str]:
             "cuda.driver.rev": revision,
         }
     if cuda is not None:
-        found |= {
+        version_labels |= {
             "cuda.runtime-version.full": f"{cuda[1]}.{cuda[2]}",
             "cuda.runtime-version.major": cuda[1],
             "cuda.runtime-version.minor": cuda[2],
             "cuda.runtime.major": cuda[1],
             "cuda.runtime.minor": cuda[2],
         }
-    return found
+    return version_labels
 
 
 def _product(board: geometry.Board) -> str:

@@ -34,8 +34,10 @@ def uuid_of(node: str, index: int) -> str:
 
 def gpu(spec: GPUSpec, node_uid: str) -> dict[str, Any]:
     """Return a GPU object without its instances, for the Node object with this UID."""
-    others = {"instances", "layout", "mig_mode", "faults"}  # fields of other field managers
-    wanted = spec.model_dump(mode="json", by_alias=True, exclude=others | spec.unset_facts)
+    foreign_fields = {"instances", "layout", "mig_mode", "faults"}  # fields of other field managers
+    spec_fields = spec.model_dump(
+        mode="json", by_alias=True, exclude=foreign_fields | spec.unset_facts
+    )
     metadata: dict[str, Any] = {
         "name": name_of(spec.node_name, spec.index),
         "labels": {
@@ -50,13 +52,16 @@ def gpu(spec: GPUSpec, node_uid: str) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "GPU",
         "metadata": metadata,
-        "spec": {key: value for key, value in wanted.items() if value is not None},
+        "spec": {key: value for key, value in spec_fields.items() if value is not None},
     }
 
 
-def faults(name: str, uid: str, wanted: tuple[WantedFault, ...]) -> dict[str, Any]:
+def faults(name: str, uid: str, requested_faults: tuple[WantedFault, ...]) -> dict[str, Any]:
     """Return the part of a GPU object that GPUFaults own: the wanted faults."""
-    requested = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in wanted]
+    requested = [
+        fault.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for fault in requested_faults
+    ]
     metadata = {"name": name, "uid": uid}
     spec = {"faults": requested}
     return {"apiVersion": API_VERSION, "kind": "GPU", "metadata": metadata, "spec": spec}

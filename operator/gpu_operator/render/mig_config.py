@@ -54,17 +54,19 @@ def layout(node: _Node, number: int, group: _Group, settings: MigManagerConfig) 
     }
 
 
-def node_of(found: Layout) -> str:
+def node_of(mig_layout: Layout) -> str:
     """Return the name of the node whose ``mig.config`` label led to a layout.
 
     The name is empty if the layout was not made for such a label.
     """
-    return found.meta.labels.get(MIG_CONFIG_NODE, "")
+    return mig_layout.meta.labels.get(MIG_CONFIG_NODE, "")
 
 
-def matches(found: Layout | None, document: Document) -> bool:
-    """Return whether the layout ``found`` exists and its spec equals that of ``document``."""
-    return found is not None and found.spec == MIGLayoutSpec.model_validate(document["spec"])
+def matches(mig_layout: Layout | None, document: Document) -> bool:
+    """Return whether ``mig_layout`` exists and its spec equals that of ``document``."""
+    return mig_layout is not None and mig_layout.spec == MIGLayoutSpec.model_validate(
+        document["spec"]
+    )
 
 
 def node_state(node: _Node, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Document:

@@ -10,12 +10,12 @@ GPU_READY: Final = "GPUReady"
 """The node condition that shows whether the node serves the GPUs of its pool."""
 
 
-def with_labels(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
+def with_labels(name: str, uid: str, labels: dict[str, str]) -> dict[str, Any]:
     """Return a Node document in which Tessera's labels are exactly the wanted ones."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "uid": uid, "labels": wanted},
+        "metadata": {"name": name, "uid": uid, "labels": labels},
     }
 
 
@@ -86,17 +86,17 @@ def without_condition(name: str, uid: str) -> dict[str, Any]:
 
 
 def with_allocatable(
-    now: Mapping[str, str], wanted: Mapping[str, int]
+    present_values: Mapping[str, str], new_values: Mapping[str, int]
 ) -> tuple[dict[str, str], ...]:
     """Return a JSON patch that sets values of a node's ``allocatable``.
 
-    The patch fails if the values are no longer those in ``now``.
+    The patch fails if the values are no longer those in ``present_values``.
     """
     operations: list[dict[str, str]] = []
-    for resource, count in sorted(wanted.items()):
+    for resource, count in sorted(new_values.items()):
         path = f"/status/allocatable/{_escape(resource)}"
         operations += [
-            {"op": "test", "path": path, "value": now[resource]},
+            {"op": "test", "path": path, "value": present_values[resource]},
             {"op": "replace", "path": path, "value": str(count)},
         ]
     return tuple(operations)

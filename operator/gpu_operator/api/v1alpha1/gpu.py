@@ -167,7 +167,10 @@ class GPUSpec(FactFields):
         device.
         """
         name = self.mig_strategy.resource_of(profile)
-        return next((one for one in self.sharing if one.name == name), None)
+        return next(
+            (shared_resource for shared_resource in self.sharing if shared_resource.name == name),
+            None,
+        )
 
     def resource_of(self, profile: Profile | DeviceProfile) -> str:
         """Return the resource, without its prefix, that offers devices of a profile; empty if none
@@ -353,4 +356,4 @@ class GPUStatus(Status):
     @property
     def claimed(self) -> tuple[ClaimedSlice, ...]:
         """Return one entry of ``claims`` for each slice, however many claims share the slice."""
-        return tuple({one.place: one for one in self.claims}.values())
+        return tuple({claim.place: claim for claim in self.claims}.values())

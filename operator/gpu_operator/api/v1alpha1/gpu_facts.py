@@ -34,8 +34,8 @@ def _field(name: str) -> Any:
     elif bounds.kind is int:
         limits = {"ge": bounds.least, "le": bounds.most}
     limits["json_schema_extra"] = _without_default
-    shown: Any = Field(default=default, description=bounds.description, **limits)
-    return bounds.kind, shown
+    pydantic_field: Any = Field(default=default, description=bounds.description, **limits)
+    return bounds.kind, pydantic_field
 
 
 def _without_default(schema: dict[str, Any]) -> None:

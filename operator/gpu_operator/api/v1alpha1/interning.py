@@ -31,10 +31,10 @@ def intern_model(model: ModelT) -> ModelT:
     Equal small models, strings and numbers exist once. Models of one type in which the same fields
     are set share one set of field names.
     """
-    given = model.__pydantic_fields_set__
+    fields_set = model.__pydantic_fields_set__
     if len(_given) < _MOST:
         # The shared set is never modified: changing a frozen model copies the model with its set.
-        shared = _given.setdefault((type(model), frozenset(given)), given)
+        shared = _given.setdefault((type(model), frozenset(fields_set)), fields_set)
         object.__setattr__(model, "__pydantic_fields_set__", shared)
     fields = model.__dict__
     for name, value in fields.items():
@@ -55,10 +55,10 @@ def _share_keys(of: type[BaseModel], fields: Mapping[str, Any]) -> Mapping[str, 
     holder = _holders.get(of)
     if holder is None:
         holder = _holders[of] = type(of.__name__, (), {})
-    other = holder()
+    plain_object = holder()
     for name, value in fields.items():
-        setattr(other, name, value)
-    shared: Mapping[str, Any] = other.__dict__
+        setattr(plain_object, name, value)
+    shared: Mapping[str, Any] = plain_object.__dict__
     return shared
 
 
@@ -84,5 +84,9 @@ def _intern_value(value: Any) -> Any:
 
 
 def _share(value: Any) -> Any:
-    known = _values.setdefault(type(value), {})
-    return known.setdefault(value, value) if len(known) < _MOST else known.get(value, value)
+    shared_values = _values.setdefault(type(value), {})
+    return (
+        shared_values.setdefault(value, value)
+        if len(shared_values) < _MOST
+        else shared_values.get(value, value)
+    )

@@ -103,11 +103,13 @@ def parse(
     """
     meta = meta_of(document)
     try:
-        seen = intern_model(status.model_validate(document.get("status") or {}))
+        parsed_status = intern_model(status.model_validate(document.get("status") or {}))
     except ValidationError:
-        seen = status()
+        parsed_status = status()
     try:
-        return Resource(meta, intern_model(spec.model_validate(document.get("spec") or {})), seen)
+        return Resource(
+            meta, intern_model(spec.model_validate(document.get("spec") or {})), parsed_status
+        )
     except ValidationError as err:
         problems = [f"spec.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in err.errors()]
-        return Broken(meta, "; ".join(problems), seen)
+        return Broken(meta, "; ".join(problems), parsed_status)

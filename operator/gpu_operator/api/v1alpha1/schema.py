@@ -33,8 +33,11 @@ def _convert(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any
         return _convert(
             {**options[0], **{k: v for k, v in node.items() if k != "anyOf"}}, definitions
         )
-    kept = {k: v for k, v in node.items() if k not in _DROPPED and not _is_empty_default(k, v)}
-    result = copy.deepcopy(kept)  # an object that two fields share would become an alias in YAML
+    kept_fields = {
+        k: v for k, v in node.items() if k not in _DROPPED and not _is_empty_default(k, v)
+    }
+    # an object that two fields share would become an alias in YAML
+    result = copy.deepcopy(kept_fields)
     if "const" in result:
         result["enum"] = [result.pop("const")]
     if node.get("type") == "object":

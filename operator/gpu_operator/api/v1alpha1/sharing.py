@@ -118,22 +118,22 @@ def resolve_sharing(sharing: Sharing | None, index: int, uuid: str) -> tuple[Sha
     config = sharing.config if sharing is not None else None
     if sharing is None or config is None:
         return ()
-    found: dict[str, Shared] = {}
-    for one in config.resources:
-        if not one.is_a_resource or not {"all", str(index), uuid} & set(one.devices):
+    shared_by_name: dict[str, Shared] = {}
+    for resource in config.resources:
+        if not resource.is_a_resource or not {"all", str(index), uuid} & set(resource.devices):
             continue
-        renamed = one.rename.rpartition("/")[2]
+        renamed = resource.rename.rpartition("/")[2]
         if not renamed:
-            renamed = one.short + SUFFIX if config.rename_by_default else one.short
+            renamed = resource.short + SUFFIX if config.rename_by_default else resource.short
         mps = sharing.kind is SharingKind.MPS
-        found.setdefault(
-            one.short,
+        shared_by_name.setdefault(
+            resource.short,
             Shared(
-                name=one.short,
+                name=resource.short,
                 offered_as=renamed,
-                replicas=one.replicas,
+                replicas=resource.replicas,
                 kind=sharing.kind,
                 fail_greater_than_one=mps or config.fail_requests_greater_than_one,
             ),
         )
-    return tuple(found.values())
+    return tuple(shared_by_name.values())

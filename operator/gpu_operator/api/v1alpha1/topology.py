@@ -106,22 +106,24 @@ class CustomTopology(Model):
 
     def _problems(self) -> Iterator[str]:
         fields = (("gpus", self.gpus), ("hcas", self.hcas), ("nvmes", self.nvmes))
-        named = [one for field, devices in fields for one in _name_devices(field, devices)]
-        for where, one in named:
-            if one.bus == "00" or (self.nvswitch and one.bus == _NVSWITCH_BUS):
-                owner = "the host bridge's" if one.bus == "00" else "the NVSwitches'"
-                yield f"{where}: bus {one.bus} is {owner}"
-            if one.numa_node >= self.numa_nodes:
-                known = f"numaNodes is {self.numa_nodes}, so the last is {self.numa_nodes - 1}"
-                yield f"{where}: there is no NUMA node {one.numa_node}: {known}"
+        named = [pair for field, devices in fields for pair in _name_devices(field, devices)]
+        for where, device in named:
+            if device.bus == "00" or (self.nvswitch and device.bus == _NVSWITCH_BUS):
+                owner = "the host bridge's" if device.bus == "00" else "the NVSwitches'"
+                yield f"{where}: bus {device.bus} is {owner}"
+            if device.numa_node >= self.numa_nodes:
+                limit_text = f"numaNodes is {self.numa_nodes}, so the last is {self.numa_nodes - 1}"
+                yield f"{where}: there is no NUMA node {device.numa_node}: {limit_text}"
         for (first, a), (second, b) in combinations(named, 2):
-            both = f"{first} and {second}"
+            pair_label = f"{first} and {second}"
             if a.bus == b.bus:
-                yield f"{both} have the same bus {a.bus}"
+                yield f"{pair_label} have the same bus {a.bus}"
             if a.host_bridge == b.host_bridge and a.numa_node != b.numa_node:
-                yield f"{both} are on host bridge {a.host_bridge}, but on different NUMA nodes"
+                yield (
+                    f"{pair_label} are on host bridge {a.host_bridge}, but on different NUMA nodes"
+                )
             if a.switch == b.switch and a.host_bridge != b.host_bridge:
-                yield f"{both} are on PCIe switch {a.switch}, but on different host bridges"
+                yield f"{pair_label} are on PCIe switch {a.switch}, but on different host bridges"
         if self.nvswitch and not self.nvlinks:
             yield "nvswitch requires nvlinks"
         peers = len(self.gpus) - 1
@@ -132,17 +134,20 @@ class CustomTopology(Model):
         yield from self._problems_of_expanders(named)
 
     def _problems_of_expanders(self, devices: Sequence[tuple[str, PCIDevice]]) -> Iterator[str]:
-        others: list[tuple[str, PCIDevice | CXLMemory]] = list(devices)
-        for index, one in enumerate(self.cxls):
+        earlier_devices: list[tuple[str, PCIDevice | CXLMemory]] = list(devices)
+        for index, expander in enumerate(self.cxls):
             where = f"cxls[{index}]"
-            if one.numa_node >= self.numa_nodes:
-                known = f"numaNodes is {self.numa_nodes}, so the last is {self.numa_nodes - 1}"
-                yield f"{where}: there is no NUMA node {one.numa_node}: {known}"
-            for other, device in others:
-                if device.host_bridge == one.host_bridge and device.numa_node != one.numa_node:
-                    both, bridge = f"{other} and {where}", one.host_bridge
-                    yield f"{both} are on host bridge {bridge}, but on different NUMA nodes"
-            others.append((where, one))
+            if expander.numa_node >= self.numa_nodes:
+                limit_text = f"numaNodes is {self.numa_nodes}, so the last is {self.numa_nodes - 1}"
+                yield f"{where}: there is no NUMA node {expander.numa_node}: {limit_text}"
+            for label, device in earlier_devices:
+                if (
+                    device.host_bridge == expander.host_bridge
+                    and device.numa_node != expander.numa_node
+                ):
+                    pair_label, bridge = f"{label} and {where}", expander.host_bridge
+                    yield f"{pair_label} are on host bridge {bridge}, but on different NUMA nodes"
+            earlier_devices.append((where, expander))
 
     @property
     def text(self) -> str:
@@ -156,5 +161,5 @@ class CustomTopology(Model):
 
 
 def _name_devices(field: str, devices: Sequence[PCIDevice]) -> Iterator[tuple[str, PCIDevice]]:
-    for index, one in enumerate(devices):
-        yield f"{field}[{index}]", one
+    for index, device in enumerate(devices):
+        yield f"{field}[{index}]", device

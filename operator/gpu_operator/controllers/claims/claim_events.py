@@ -73,19 +73,25 @@ class ClaimEvents:
         Requests whose DeviceClass does not exist are ignored.
         """
         every = tuple(claims)
-        by_name = {(one.namespace, one.name): one for one in every if one.requests}
+        by_name = {(claim.namespace, claim.name): claim for claim in every if claim.requests}
         wanting = {
-            pod: wanted
+            pod: pod_claims
             for pod in pods
             if (
-                wanted := tuple(filter(None, (by_name.get((pod.namespace, c)) for c in pod.claims)))
+                pod_claims := tuple(
+                    filter(None, (by_name.get((pod.namespace, c)) for c in pod.claims))
+                )
             )
         }
         resolved_claims = {
-            claim: resolve_claim(claim, classes) for wanted in wanting.values() for claim in wanted
+            claim: resolve_claim(claim, classes)
+            for pod_claims in wanting.values()
+            for claim in pod_claims
         }
         resolved = {
-            claim.uid: found for claim, found in resolved_claims.items() if found is not None
+            claim.uid: resolved_claim
+            for claim, resolved_claim in resolved_claims.items()
+            if resolved_claim is not None
         }
         waiting = {claim.uid: claim for claim in resolved_claims if claim.uid in resolved}
         self._forget(waiting, {pod.uid for pod in wanting})
@@ -95,19 +101,19 @@ class ClaimEvents:
         verdicts = self._verdicts(resolved, evaluator, now_s)
         subjects = dict(_subjects(wanting, waiting, verdicts))
         late = sorted(
-            (one for one in subjects if self._is_due(one, subjects[one], now_s)),
-            key=lambda one: self._written[one].at_s if one in self._written else -1.0,
+            (subject for subject in subjects if self._is_due(subject, subjects[subject], now_s)),
+            key=lambda subject: self._written[subject].at_s if subject in self._written else -1.0,
         )
-        for one in late[:MOST]:
-            self._written[one] = _WrittenEvent(subjects[one], now_s)
-        return tuple(_record(one, subjects[one]) for one in late[:MOST])
+        for subject in late[:MOST]:
+            self._written[subject] = _WrittenEvent(subjects[subject], now_s)
+        return tuple(_record(subject, subjects[subject]) for subject in late[:MOST])
 
     def _forget(self, claims: Container[str], pods: Container[str]) -> None:
         """Remove the state of claims and pods (by UID) that no longer wait."""
         self._written = {
-            one: last
-            for one, last in self._written.items()
-            if one.uid in (pods if one.kind == "Pod" else claims)
+            subject: last
+            for subject, last in self._written.items()
+            if subject.uid in (pods if subject.kind == "Pod" else claims)
         }
         self._evaluated_at = {uid: at for uid, at in self._evaluated_at.items() if uid in claims}
         self._unused_since = {uid: at for uid, at in self._unused_since.items() if uid in claims}
@@ -119,7 +125,7 @@ class ClaimEvents:
 
         Omit claims for which there is room that the scheduler may be about to allocate.
         """
-        found: dict[str, Verdict] = {}
+        verdicts: dict[str, Verdict] = {}
         for uid in nsmallest(
             MAX_EVALUATED, resolved, key=lambda uid: self._evaluated_at.get(uid, -1.0)
         ):
@@ -127,10 +133,10 @@ class ClaimEvents:
             verdict = evaluator.evaluate(resolved[uid])
             if verdict.reason is not Reason.CLAIM_UNMATCHED:
                 self._unused_since.pop(uid, None)
-                found[uid] = verdict
+                verdicts[uid] = verdict
             elif now_s - self._unused_since.setdefault(uid, now_s) >= RIPE_S:
-                found[uid] = verdict
-        return found
+                verdicts[uid] = verdict
+        return verdicts
 
     def _is_due(self, subject: _Subject, verdict: Verdict, now_s: float) -> bool:
         last = self._written.get(subject)
@@ -150,11 +156,11 @@ def _subjects(
         yield _Subject("ResourceClaim", claim.namespace, claim.name, uid), verdict
     for pod, claims in wanting.items():
         for claim in claims:
-            found = verdicts.get(claim.uid)
-            if found is not None:
-                message = f"claim {claim.name}, {found.message}"
+            first_verdict = verdicts.get(claim.uid)
+            if first_verdict is not None:
+                message = f"claim {claim.name}, {first_verdict.message}"
                 subject = _Subject("Pod", pod.namespace, pod.name, pod.uid)
-                yield subject, Verdict(found.reason, message)
+                yield subject, Verdict(first_verdict.reason, message)
                 break
 
 

@@ -49,21 +49,23 @@ class KubeletTriggers:
     ) -> tuple[Annotate, ...]:
         """Return the annotations that must be written to pods now, and record them as written."""
         waiting = self._waiting(claims, pods, world)
-        agents = {name: one.name for name, one in world.agents.items() if not one.problem}
-        known = self._began_with
-        self._began_with = {pod.uid: known.get(pod.uid, agents.get(pod.node, "")) for pod in pods}
+        agents = {name: agent.name for name, agent in world.agents.items() if not agent.problem}
+        earlier_agents = self._began_with
+        self._began_with = {
+            pod.uid: earlier_agents.get(pod.uid, agents.get(pod.node, "")) for pod in pods
+        }
         self._next = {uid: due for uid, due in self._next.items() if uid in waiting}
-        found: list[Annotate] = []
+        annotations: list[Annotate] = []
         for uid, pod in waiting.items():
-            same = self._began_with[uid] == agents[pod.node]
-            first = (now_s + (FIRST_S if same else RETURNED_S), 0)
+            is_same_agent = self._began_with[uid] == agents[pod.node]
+            first = (now_s + (FIRST_S if is_same_agent else RETURNED_S), 0)
             when, times = self._next.setdefault(uid, first)
-            if now_s < when or len(found) == MOST:
+            if now_s < when or len(annotations) == MOST:
                 continue
             times += 1
             self._next[uid] = (now_s + min(FIRST_S * 2.0**times, MOST_S), times)
-            found.append(Annotate(pod.namespace, pod.name, uid, TRIGGERED, str(times)))
-        return tuple(found)
+            annotations.append(Annotate(pod.namespace, pod.name, uid, TRIGGERED, str(times)))
+        return tuple(annotations)
 
     @staticmethod
     def _waiting(
@@ -72,14 +74,14 @@ class KubeletTriggers:
         """Return the pods, by UID, with an unprepared claim on a node whose agent could prepare
         it.
         """
-        held = {(one.namespace, one.name): one for one in claims if one.held}
+        held_claims = {(claim.namespace, claim.name): claim for claim in claims if claim.held}
         prepared = {c.claim.uid for gpu in world.gpus.values() for c in gpu.status.claims}
-        found: dict[str, StartingPod] = {}
+        waiting_pods: dict[str, StartingPod] = {}
         for pod in pods:
             agent = world.agents.get(pod.node)
             if agent is None or agent.problem:
                 continue
-            theirs = (held.get((pod.namespace, name)) for name in pod.claims)
+            theirs = (held_claims.get((pod.namespace, name)) for name in pod.claims)
             if any(claim is not None and claim.uid not in prepared for claim in theirs):
-                found[pod.uid] = pod
-        return found
+                waiting_pods[pod.uid] = pod
+        return waiting_pods

@@ -99,7 +99,7 @@ def read_claim(document: Document) -> Claim | None:
     if metadata.get("deletionTimestamp") and not _allocation(document):
         return None
     requests = () if _allocation(document) else tuple(_requests(document))
-    found = Claim(
+    claim = Claim(
         metadata["namespace"],
         metadata["name"],
         metadata["uid"],
@@ -107,13 +107,13 @@ def read_claim(document: Document) -> Claim | None:
         held=tuple(_allocated_devices(document)),
         together=_one_gpu_requests(document, requests),
     )
-    return found if found.requests or found.held else None
+    return claim if claim.requests or claim.held else None
 
 
 def read_waiting_pod(document: Document) -> WaitingPod | None:
     """Parse a pod. Return None if it has no claims, or is not reported as unschedulable."""
     metadata, status = document["metadata"], document.get("status") or {}
-    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     reason = conditions.get("PodScheduled", {}).get("reason")
     if reason != "Unschedulable" or metadata.get("deletionTimestamp"):
         return None
@@ -130,7 +130,11 @@ def read_starting_pod(document: Document) -> StartingPod | None:
     """
     metadata, status = document["metadata"], document.get("status") or {}
     every = ("initContainerStatuses", "containerStatuses")
-    states = [one.get("state") or {} for kind in every for one in status.get(kind) or ()]
+    states = [
+        container_status.get("state") or {}
+        for kind in every
+        for container_status in status.get(kind) or ()
+    ]
     begun = any("running" in state or "terminated" in state for state in states)
     names = tuple(claim_names(document))
     if metadata.get("deletionTimestamp") or begun or not names:
@@ -145,15 +149,15 @@ def read_device_class(document: Document) -> Facts:
 
 
 def _allocation(document: Document) -> Document:
-    found: Document = (document.get("status") or {}).get("allocation") or {}
-    return found
+    allocation: Document = (document.get("status") or {}).get("allocation") or {}
+    return allocation
 
 
 def _allocated_devices(document: Document) -> Iterator[AllocatedDevice]:
-    for one in (_allocation(document).get("devices") or {}).get("results") or ():
-        if one["driver"] == DRIVER and not one.get("adminAccess"):
-            consumed = (one.get("consumedCapacity") or {}).get(MEMORY)
-            yield AllocatedDevice(one["pool"], one["device"], _bytes(consumed))
+    for device_result in (_allocation(document).get("devices") or {}).get("results") or ():
+        if device_result["driver"] == DRIVER and not device_result.get("adminAccess"):
+            consumed = (device_result.get("consumedCapacity") or {}).get(MEMORY)
+            yield AllocatedDevice(device_result["pool"], device_result["device"], _bytes(consumed))
 
 
 def _requests(document: Document) -> Iterator[Request]:
@@ -171,7 +175,7 @@ def _one_gpu_requests(document: Document, requests: Iterable[Request]) -> frozen
     devices = (document.get("spec") or {}).get("devices") or {}
     for constraint in devices.get("constraints") or ():
         if constraint.get("matchAttribute") == _ONE_GPU:
-            return frozenset(constraint.get("requests") or (one.name for one in requests))
+            return frozenset(constraint.get("requests") or (request.name for request in requests))
     return frozenset()
 
 
@@ -184,8 +188,11 @@ def _device_alternative(part: Document) -> DeviceAlternative:
 
 def _facts(document: Document) -> Facts:
     """Read the selectors of a request, or of a DeviceClass's spec."""
-    found = ((one.get("cel") or {}).get("expression") for one in document.get("selectors") or ())
-    return selectors.read_selectors(filter(None, found))
+    expressions = (
+        (selector.get("cel") or {}).get("expression")
+        for selector in document.get("selectors") or ()
+    )
+    return selectors.read_selectors(filter(None, expressions))
 
 
 def _bytes(text: object) -> int:
@@ -198,9 +205,12 @@ def _bytes(text: object) -> int:
 
 def claim_names(document: Document) -> Iterator[str]:
     """Yield the names of a pod's claims that have been created."""
-    made = (document.get("status") or {}).get("resourceClaimStatuses") or ()
-    names = {one["name"]: one.get("resourceClaimName") for one in made}
-    for one in document["spec"].get("resourceClaims") or ():
-        name = one.get("resourceClaimName") or names.get(one["name"])
+    claim_statuses = (document.get("status") or {}).get("resourceClaimStatuses") or ()
+    names = {
+        claim_status["name"]: claim_status.get("resourceClaimName")
+        for claim_status in claim_statuses
+    }
+    for pod_claim in document["spec"].get("resourceClaims") or ():
+        name = pod_claim.get("resourceClaimName") or names.get(pod_claim["name"])
         if name:
             yield name

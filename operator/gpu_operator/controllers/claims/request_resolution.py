@@ -50,22 +50,31 @@ def resolve_claim(claim: Claim, classes: Classes) -> ResolvedClaim | None:
     left out, too, because the scheduler reports them itself.
     """
     requests = tuple(
-        found for one in claim.requests if (found := _resolve_request(one, classes)) is not None
+        resolved_request
+        for request in claim.requests
+        if (resolved_request := _resolve_request(request, classes)) is not None
     )
     if not requests:
         return None
-    together = (one for one in requests if one.name in claim.together)
+    together = (request for request in requests if request.name in claim.together)
     return ResolvedClaim(
-        requests, tuple(one.alternatives[0] for one in together if len(one.alternatives) == 1)
+        requests,
+        tuple(request.alternatives[0] for request in together if len(request.alternatives) == 1),
     )
 
 
 def _resolve_request(request: Request, classes: Classes) -> ResolvedRequest | None:
-    found = tuple(_resolve_alternative(one, classes) for one in request.alternatives)
-    return ResolvedRequest(request.name, found) if all(one.resource for one in found) else None
+    alternatives = tuple(
+        _resolve_alternative(alternative, classes) for alternative in request.alternatives
+    )
+    return (
+        ResolvedRequest(request.name, alternatives)
+        if all(alternative.resource for alternative in alternatives)
+        else None
+    )
 
 
 def _resolve_alternative(requested: DeviceAlternative, classes: Classes) -> ResolvedAlternative:
-    known = classes.get(requested.device_class)
-    resource = known.combine(requested.facts).resource if known is not None else ""
+    class_facts = classes.get(requested.device_class)
+    resource = class_facts.combine(requested.facts).resource if class_facts is not None else ""
     return ResolvedAlternative(resource, requested.count, requested.memory_bytes)

@@ -75,7 +75,7 @@ class GpuCapacity:
         every = (*self.board.profiles, self.board.whole)
         if resource == claim_devices.ANY:
             return every
-        return tuple(one for one in every if one.resource_name == resource)
+        return tuple(profile for profile in every if profile.resource_name == resource)
 
     def room(self, resource: str, memory_bytes: int = 0) -> int:
         """Return how many more devices of ``resource`` can be allocated to claims on this GPU.
@@ -85,28 +85,34 @@ class GpuCapacity:
         """
         if self.offer is not Offer.OPEN:
             return 0
-        counts = (self._room_for(one, memory_bytes) for one in self.profiles(resource))
+        counts = (self._room_for(profile, memory_bytes) for profile in self.profiles(resource))
         return max(counts, default=0)
 
     def _room_for(self, profile: Profile, memory_bytes: int) -> int:
-        most = _max_count(self.board, self.taken, profile)
+        max_count = _max_count(self.board, self.taken, profile)
         if not self.sharing or not memory_bytes:
-            return most
+            return max_count
         whole = profile.memory_bytes
         part = claim_devices.share_policy(whole).round_up(memory_bytes)
         used = Counter[Instance]()
-        for one in self.shares:
-            used[one.instance] += one.memory_bytes
-        beside = sum((whole - u) // part for one, u in used.items() if one.profile == profile)
-        return most * (whole // part) + beside
+        for share in self.shares:
+            used[share.instance] += share.memory_bytes
+        beside = sum(
+            (whole - u) // part for instance, u in used.items() if instance.profile == profile
+        )
+        return max_count * (whole // part) + beside
 
     def fits_together(self, resources: Sequence[str]) -> bool:
         """Return whether claims can get one device of each of these resources at the same time."""
         if self.offer is not Offer.OPEN:
             return False
-        profiles = [self.profiles(one)[:1] for one in resources]
-        wanted = tuple(profile for found in profiles for profile in found)
-        return len(wanted) == len(resources) and _fits(self.board, self.taken, wanted)
+        profiles = [self.profiles(resource)[:1] for resource in resources]
+        requested_profiles = tuple(
+            profile for resource_profiles in profiles for profile in resource_profiles
+        )
+        return len(requested_profiles) == len(resources) and _fits(
+            self.board, self.taken, requested_profiles
+        )
 
 
 _Given = tuple[str, str, claim_devices.Device]
@@ -131,26 +137,33 @@ class GpuCapacities:
             for gpu in world.gpus.values()
             if not gpu.meta.deleting and gpu.spec.board in geometry.BOARDS
         }
-        given: dict[tuple[str, int], dict[_Given, int]] = {}
+        allocations: dict[tuple[str, int], dict[_Given, int]] = {}
         for claim in claims:
-            for held in claim.held:
+            for allocated_device in claim.held:
                 try:
-                    device = claim_devices.parse(held.device)
+                    device = claim_devices.parse(allocated_device.device)
                 except ValueError:
                     continue  # from another version of the driver
-                there = given.setdefault((held.node, device.gpu_index), {})
+                gpu_allocations = allocations.setdefault(
+                    (allocated_device.node, device.gpu_index), {}
+                )
                 key = claim.uid, str(claim), device
-                there[key] = there.get(key, 0) + held.memory_bytes
+                gpu_allocations[key] = gpu_allocations.get(key, 0) + allocated_device.memory_bytes
         return tuple(
             _with_allocations(
-                _with_node_state(capacity, world), given.get((capacity.node, capacity.index), {})
+                _with_node_state(capacity, world),
+                allocations.get((capacity.node, capacity.index), {}),
             )
             for _, capacity in self._read.values()
         )
 
     def _read_gpu(self, gpu: Gpu) -> tuple[Gpu, GpuCapacity]:
-        known = self._read.get(gpu.name)
-        return known if known is not None and known[0] is gpu else (gpu, _capacity_of(gpu))
+        earlier_reading = self._read.get(gpu.name)
+        return (
+            earlier_reading
+            if earlier_reading is not None and earlier_reading[0] is gpu
+            else (gpu, _capacity_of(gpu))
+        )
 
 
 def _capacity_of(gpu: Gpu) -> GpuCapacity:
@@ -159,17 +172,17 @@ def _capacity_of(gpu: Gpu) -> GpuCapacity:
         offer = Offer.OUT
     if gpu.spec.allocation is Allocation.DEVICE_PLUGIN:
         offer = Offer.PLUGIN
-    wanted = gpu.spec.layout_instances
-    places = [one.place for one in wanted]
-    places += [one.place for one in gpu.status.slices]
-    places += [one.place for one in gpu.status.claims]
+    layout_instances = gpu.spec.layout_instances
+    places = [instance.place for instance in layout_instances]
+    places += [gpu_slice.place for gpu_slice in gpu.status.slices]
+    places += [claim.place for claim in gpu.status.claims]
     return GpuCapacity(
         gpu.spec.node_name,
         gpu.spec.index,
         board,
         offer,
         taken=frozenset(_instances(board, places)),
-        layouts=frozenset([gpu.spec.layout or ""] if wanted or gpu.status.slices else ()),
+        layouts=frozenset([gpu.spec.layout or ""] if layout_instances or gpu.status.slices else ()),
         pods=frozenset(f"{h.namespace}/{h.name}" for s in gpu.status.slices for h in s.holders),
         claims=frozenset(f"{s.claim.namespace}/{s.claim.name}" for s in gpu.status.claims),
         sharing=gpu.spec.allow_multiple_allocations,
@@ -196,41 +209,50 @@ def _with_node_state(capacity: GpuCapacity, world: World) -> GpuCapacity:
     return replace(capacity, offer=Offer.OUT) if lost else capacity
 
 
-def _with_allocations(capacity: GpuCapacity, given: Mapping[_Given, int]) -> GpuCapacity:
-    if not given:
+def _with_allocations(capacity: GpuCapacity, allocations: Mapping[_Given, int]) -> GpuCapacity:
+    if not allocations:
         return capacity
-    found = [
+    claim_shares = [
         ClaimShare(instance, uid, memory_bytes)
-        for (uid, _, d), memory_bytes in given.items()
+        for (uid, _, d), memory_bytes in allocations.items()
         for instance in _instances(
             capacity.board, [(d.profile or geometry.WHOLE, d.start or 0, None)]
         )
     ]
-    shares = (one for one in found if 0 < one.memory_bytes < one.instance.profile.memory_bytes)
+    shares = (
+        share
+        for share in claim_shares
+        if 0 < share.memory_bytes < share.instance.profile.memory_bytes
+    )
     return replace(
         capacity,
-        taken=capacity.taken | {one.instance for one in found},
-        claims=capacity.claims | {claim for _, claim, _ in given},
+        taken=capacity.taken | {share.instance for share in claim_shares},
+        claims=capacity.claims | {claim for _, claim, _ in allocations},
         shares=capacity.shares | frozenset(shares),
     )
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _max_count(board: Board, taken: frozenset[Instance], profile: Profile) -> int:
-    """Return how many more devices of a profile fit beside the ``taken`` instances."""
+def _max_count(board: Board, used_instances: frozenset[Instance], profile: Profile) -> int:
+    """Return how many more devices of a profile fit beside ``used_instances``."""
     if profile.is_whole:
-        return int(not taken)
-    most = 0
-    while _fits(board, taken, (profile,) * (most + 1)):
-        most += 1
-    return most
+        return int(not used_instances)
+    count = 0
+    while _fits(board, used_instances, (profile,) * (count + 1)):
+        count += 1
+    return count
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _fits(board: Board, taken: frozenset[Instance], wanted: tuple[Profile, ...]) -> bool:
-    if planner.violations(board, tuple(taken)):
+def _fits(
+    board: Board, used_instances: frozenset[Instance], requested_profiles: tuple[Profile, ...]
+) -> bool:
+    if planner.violations(board, tuple(used_instances)):
         return False  # a report and an allocation contradict each other
-    return next(iter(planner.find_placements(board, tuple(taken), wanted)), None) is not None
+    return (
+        next(iter(planner.find_placements(board, tuple(used_instances), requested_profiles)), None)
+        is not None
+    )
 
 
 def room_on_nodes(
@@ -241,8 +263,8 @@ def room_on_nodes(
     If ``memory_bytes`` is given and devices are shared, the result counts parts of that size
     instead. Nodes without room are omitted.
     """
-    found: dict[str, int] = {}
+    room_by_node: dict[str, int] = {}
     for capacity in capacities:
         if room := capacity.room(resource, memory_bytes):
-            found[capacity.node] = found.get(capacity.node, 0) + room
-    return found
+            room_by_node[capacity.node] = room_by_node.get(capacity.node, 0) + room
+    return room_by_node

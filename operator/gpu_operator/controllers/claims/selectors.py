@@ -52,10 +52,14 @@ class Facts:
     type: str = ""
     profile: str = ""
 
-    def combine(self, other: "Facts") -> "Facts":
-        """Return what is known about devices that match two selectors: this one and ``other``."""
+    def combine(self, other_facts: "Facts") -> "Facts":
+        """Return what is known about devices that match two selectors: this one and
+        ``other_facts``.
+        """
         return Facts(
-            self.ours or other.ours, self.type or other.type, self.profile or other.profile
+            self.ours or other_facts.ours,
+            self.type or other_facts.type,
+            self.profile or other_facts.profile,
         )
 
     @property
@@ -78,19 +82,19 @@ NOTHING: Final = Facts()
 
 def read_selectors(expressions: Iterable[str]) -> Facts:
     """Parse the selectors of a DeviceClass or a request, all of which must match."""
-    found = NOTHING
+    facts = NOTHING
     for number, text in enumerate(expressions):
         if number < _MOST and len(text) <= _LONGEST:
-            found = found.combine(_read(text))
-    return found
+            facts = facts.combine(_read(text))
+    return facts
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _read(text: str) -> Facts:
-    found = NOTHING
+    facts = NOTHING
     for part in _parts(text, _DEEPEST):
-        found = found.combine(_of_part(part))
-    return found
+        facts = facts.combine(_of_part(part))
+    return facts
 
 
 def _of_part(part: str) -> Facts:
@@ -113,8 +117,8 @@ def _fact(name: str, value: str) -> Facts:
 
 def _parts(text: str, deepest: int) -> Iterator[str]:
     """Yield the terms of an expression that is a conjunction; for any other, yield nothing."""
-    found = _split(text)
-    for part in found if found is not None else ():
+    terms = _split(text)
+    for part in terms if terms is not None else ():
         inner = _inside(part)
         if inner is None:
             yield part
@@ -128,19 +132,19 @@ def _split(text: str) -> list[str] | None:
     """
     parts, depth, start = [], 0, 0
     for token in _TOKEN.finditer(text):
-        what = token[0]
-        if what in ("//", '"', "'", "\\"):
+        token_text = token[0]
+        if token_text in ("//", '"', "'", "\\"):
             return None  # a comment, or a string with escapes
-        if what[0] in "\"'":
-            before, after = text[: token.start()][-1:], text[token.end() :][:1]
-            if before.isalpha() or after == what[0]:
+        if token_text[0] in "\"'":
+            previous_char, next_char = text[: token.start()][-1:], text[token.end() :][:1]
+            if previous_char.isalpha() or next_char == token_text[0]:
                 return None  # r"...", """..."""
-        elif what in _OPEN:
+        elif token_text in _OPEN:
             depth += 1
-        elif what in ")]}":
+        elif token_text in ")]}":
             depth -= 1
         elif depth == 0:
-            if what != "&&":
+            if token_text != "&&":
                 return None
             parts.append(text[start : token.start()].strip())
             start = token.end()

@@ -60,14 +60,16 @@ class ClaimEvaluator:
     def evaluate(self, claim: ResolvedClaim) -> Verdict:
         """Return why a claim cannot be allocated."""
         for request in claim.requests:
-            found = self._evaluate_request(request)
-            if found is not None:
-                return Verdict(found.reason, f"request {request.name}: {found.message}")
+            request_verdict = self._evaluate_request(request)
+            if request_verdict is not None:
+                return Verdict(
+                    request_verdict.reason, f"request {request.name}: {request_verdict.message}"
+                )
         together = self._evaluate_one_gpu(claim.together)
         if together is not None:
             return together
         rooms = "; ".join(
-            f"{one.name}: {self._describe_room(one)}" for one in claim.requests[:_NAMED]
+            f"{request.name}: {self._describe_room(request)}" for request in claim.requests[:_NAMED]
         )
         return Verdict(
             Reason.CLAIM_UNMATCHED,
@@ -79,82 +81,97 @@ class ClaimEvaluator:
 
     def _evaluate_request(self, request: ResolvedRequest) -> Verdict | None:
         """Return why a request cannot be allocated; None if there is room for an alternative."""
-        found = [self._evaluate_alternative(wanted) for wanted in request.alternatives]
-        full = [one for one in found if one is not None]
-        if len(full) < len(found):
+        verdicts = [self._evaluate_alternative(alternative) for alternative in request.alternatives]
+        full = [verdict for verdict in verdicts if verdict is not None]
+        if len(full) < len(verdicts):
             return None
-        no_room = [one for one in full if one.reason is Reason.CLAIM_NO_ROOM]
+        no_room = [verdict for verdict in full if verdict.reason is Reason.CLAIM_NO_ROOM]
         first = (no_room or full)[0]
         return Verdict(first.reason, first.message + ("; no alternative" * (len(full) > 1)))
 
     def _evaluate_one_gpu(self, together: Sequence[ResolvedAlternative]) -> Verdict | None:
         """Return why devices that must be on one GPU cannot be allocated; None if they can."""
-        number = sum(one.count for one in together)
-        if number < 2 or any(one.resource in _VARIOUS for one in together):
+        number = sum(alternative.count for alternative in together)
+        if number < 2 or any(alternative.resource in _VARIOUS for alternative in together):
             return None
-        if self._sharing and any(one.memory_bytes for one in together):
+        if self._sharing and any(alternative.memory_bytes for alternative in together):
             return None  # parts of devices on one GPU are not evaluated
         if number <= _MOST_ON_A_GPU:  # a larger number fits on no GPU
-            resources = [one.resource for one in together for _ in range(one.count)]
+            resources = [
+                alternative.resource for alternative in together for _ in range(alternative.count)
+            ]
             if any(capacity.fits_together(resources) for capacity in self._capacities):
                 return None
         counts = Counter[str]()
-        for one in together:
-            counts[self._look_up(one).what] += one.count
-        what = ", ".join(f"{count} x {name}" for name, count in counts.items())
-        able = [s for s in self._capacities if all(s.profiles(one.resource) for one in together)]
+        for alternative in together:
+            counts[self._look_up(alternative).what] += alternative.count
+        devices_text = ", ".join(f"{count} x {name}" for name, count in counts.items())
+        able = [
+            s
+            for s in self._capacities
+            if all(s.profiles(alternative.resource) for alternative in together)
+        ]
         explanation = _explain(self._capacities, able, lambda capacity: False)
-        return Verdict(Reason.CLAIM_NO_ROOM, f"no GPU has {what} left together: {explanation}")
+        return Verdict(
+            Reason.CLAIM_NO_ROOM, f"no GPU has {devices_text} left together: {explanation}"
+        )
 
-    def _evaluate_alternative(self, wanted: ResolvedAlternative) -> Verdict | None:
+    def _evaluate_alternative(self, alternative: ResolvedAlternative) -> Verdict | None:
         """Return why an alternative cannot be allocated; None if a node has room for it."""
-        found = self._look_up(wanted)
-        most = max(found.nodes.values(), default=0)
-        if most >= wanted.count:
+        findings = self._look_up(alternative)
+        max_room = max(findings.nodes.values(), default=0)
+        if max_room >= alternative.count:
             return None
-        if (largest := self._largest_memory(wanted)) and wanted.memory_bytes > largest:
-            requested, has = map(quantity.format_bytes, (wanted.memory_bytes, largest))
-            message = (
-                f"no {found.what.removeprefix(f'{requested} of a ')} has {requested}: it has {has}"
-            )
+        if (largest := self._largest_memory(alternative)) and alternative.memory_bytes > largest:
+            requested, has = map(quantity.format_bytes, (alternative.memory_bytes, largest))
+            device_label = findings.what.removeprefix(f"{requested} of a ")
+            message = f"no {device_label} has {requested}: it has {has}"
             return Verdict(Reason.CLAIM_NOT_OFFERED, message)
-        if not found.offered:
-            message = f"no GPU offers {found.what} to claims: {found.explanation}"
+        if not findings.offered:
+            message = f"no GPU offers {findings.what} to claims: {findings.explanation}"
             return Verdict(Reason.CLAIM_NOT_OFFERED, message)
-        head = f"no {found.what} left"
-        if wanted.count > 1:
-            head = f"no node has {wanted.count} x {found.what} left"
-            if most:
-                best = min(node for node, room in found.nodes.items() if room == most)
-                head += f" (the most is {most} on {best})"
-        return Verdict(Reason.CLAIM_NO_ROOM, f"{head}: {found.explanation}")
+        head = f"no {findings.what} left"
+        if alternative.count > 1:
+            head = f"no node has {alternative.count} x {findings.what} left"
+            if max_room:
+                best = min(node for node, room in findings.nodes.items() if room == max_room)
+                head += f" (the most is {max_room} on {best})"
+        return Verdict(Reason.CLAIM_NO_ROOM, f"{head}: {findings.explanation}")
 
-    def _largest_memory(self, wanted: ResolvedAlternative) -> int:
+    def _largest_memory(self, alternative: ResolvedAlternative) -> int:
         """Return the largest memory of the resource's devices; 0 if no GPU has one."""
         profiles = (
-            one for capacity in self._capacities for one in capacity.profiles(wanted.resource)
+            profile
+            for capacity in self._capacities
+            for profile in capacity.profiles(alternative.resource)
         )
-        return max((one.memory_bytes for one in profiles), default=0)
+        return max((profile.memory_bytes for profile in profiles), default=0)
 
-    def _look_up(self, wanted: ResolvedAlternative) -> _Resource:
-        resource = wanted.resource
+    def _look_up(self, alternative: ResolvedAlternative) -> _Resource:
+        resource = alternative.resource
         if resource not in _RESOURCES:  # a class may name any resource: not cached
-            what = resource.removeprefix(f"{claim_devices.ANY_MIG}-")
-            return _Resource(what, {}, False, "no board has it")
-        part = wanted.memory_bytes if self._sharing else 0
+            label = resource.removeprefix(f"{claim_devices.ANY_MIG}-")
+            return _Resource(label, {}, False, "no board has it")
+        part = alternative.memory_bytes if self._sharing else 0
         if (resource, part) not in self._known:
             self._known[resource, part] = _inspect_resource(self._capacities, resource, part)
         return self._known[resource, part]
 
     def _describe_room(self, request: ResolvedRequest) -> str:
-        wanted = next(
-            one for one in request.alternatives if self._evaluate_alternative(one) is None
+        alternative = next(
+            candidate
+            for candidate in request.alternatives
+            if self._evaluate_alternative(candidate) is None
         )
-        found = self._look_up(wanted)
-        most = nsmallest(_NAMED, found.nodes, key=lambda node: (-found.nodes[node], node))
-        named = ", ".join(f"{found.nodes[node]} on {node}" for node in most)
-        more = len(found.nodes) - len(most)
-        return f"{found.what}, {named}" + (f" and {more} more nodes" if more else "")
+        findings = self._look_up(alternative)
+        best_nodes = nsmallest(
+            _NAMED, findings.nodes, key=lambda node: (-findings.nodes[node], node)
+        )
+        named = ", ".join(f"{findings.nodes[node]} on {node}" for node in best_nodes)
+        omitted_count = len(findings.nodes) - len(best_nodes)
+        return f"{findings.what}, {named}" + (
+            f" and {omitted_count} more nodes" if omitted_count else ""
+        )
 
 
 def _inspect_resource(
@@ -162,9 +179,9 @@ def _inspect_resource(
 ) -> _Resource:
     """Return the findings for a resource or, with ``part_bytes``, for such parts of its devices."""
     able = [capacity for capacity in capacities if capacity.profiles(resource)]
-    what = _resource_label(resource, able)
+    label = _resource_label(resource, able)
     return _Resource(
-        f"{quantity.format_bytes(part_bytes)} of a {what}" if part_bytes else what,
+        f"{quantity.format_bytes(part_bytes)} of a {label}" if part_bytes else label,
         room_on_nodes(able, resource, part_bytes),
         any(capacity.offer is not Offer.PLUGIN for capacity in able),
         _explain(capacities, able, lambda capacity: bool(capacity.room(resource, part_bytes))),
@@ -195,7 +212,7 @@ def _explain(
     gpus = "1 GPU" if len(capacities) == 1 else f"{len(capacities)} GPUs"
     counts = ", ".join(_count_causes(capacities, able, has_some)) or "none"
     return f"of {gpus} {counts}" + "".join(
-        _list_users(one for one in able if one.offer is Offer.OPEN)
+        _list_users(capacity for capacity in able if capacity.offer is Offer.OPEN)
     )
 
 
@@ -226,13 +243,13 @@ def _count_causes(
             _count(full, lambda capacity: not capacity.taken),
         ),  # a single request exceeds the board
     )
-    return (_agree(number, what) for what, number in causes if number)
+    return (_agree(number, cause) for cause, number in causes if number)
 
 
-def _agree(number: int, what: str) -> str:
+def _agree(number: int, cause: str) -> str:
     """Return the number with a verb that agrees with it: "1 is held" or "2 are held"."""
-    verb, _, rest = what.partition(" ")
-    return f"{number} {_OF_ONE[verb] if number == 1 else verb} {rest}"
+    verb, _, predicate = cause.partition(" ")
+    return f"{number} {_OF_ONE[verb] if number == 1 else verb} {predicate}"
 
 
 def _is_device_plugin_only(capacity: GpuCapacity) -> bool:
@@ -252,5 +269,5 @@ def _list_users(capacities: Iterable[GpuCapacity]) -> Iterable[str]:
         pods.update(capacity.pods)
     for noun, names in (("layouts", layouts), ("claims", claims), ("pods of the plugin", pods)):
         if names:
-            most = sorted(names, key=lambda name: (-names[name], name))
-            yield f"; {noun}: {list_first(most, _NAMED)}"
+            ranked_names = sorted(names, key=lambda name: (-names[name], name))
+            yield f"; {noun}: {list_first(ranked_names, _NAMED)}"

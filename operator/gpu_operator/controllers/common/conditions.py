@@ -49,31 +49,34 @@ def refusal_verdicts(reason: Reason, message: str) -> Verdicts:
     return verdicts(no, accepted=no, progressing=Verdict(False, reason))
 
 
-def with_write_refusal(wanted: Verdicts, refusal: str) -> Verdicts:
+def with_write_refusal(new_verdicts: Verdicts, refusal: str) -> Verdicts:
     """Return the conditions to report while the API server refuses to write the object.
 
     ``refusal`` is the API server's reason; if it is empty, the conditions are unchanged.
     """
     if not refusal:
-        return wanted
+        return new_verdicts
     no, message = Reason.REFUSED, f"the API server refuses a change: {refusal}"
     ready, degraded = Verdict(False, no, message), Verdict(True, no, message)
-    return {**wanted, ConditionType.READY: ready, ConditionType.DEGRADED: degraded}
+    return {**new_verdicts, ConditionType.READY: ready, ConditionType.DEGRADED: degraded}
 
 
 def make_conditions(
-    wanted: Verdicts, before: Sequence[Condition], generation: int, now: datetime.datetime
+    new_verdicts: Verdicts,
+    old_conditions: Sequence[Condition],
+    generation: int,
+    current_time: datetime.datetime,
 ) -> tuple[Condition, ...]:
     """Return the conditions for an object's status.
 
     A condition whose status (True or False) is unchanged keeps its transition time.
     """
-    known = {condition.type: condition for condition in before}
-    moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    conditions_by_type = {condition.type: condition for condition in old_conditions}
+    moment = current_time.strftime("%Y-%m-%dT%H:%M:%SZ")
     result = []
-    for kind, verdict in wanted.items():
+    for kind, verdict in new_verdicts.items():
         status = "True" if verdict.true else "False"
-        old = known.get(kind.value)
+        old_condition = conditions_by_type.get(kind.value)
         result.append(
             Condition(
                 type=kind.value,
@@ -81,7 +84,9 @@ def make_conditions(
                 reason=verdict.reason.value,
                 message=verdict.message[:_MESSAGE_LENGTH],
                 last_transition_time=(
-                    old.last_transition_time if old and old.status == status else moment
+                    old_condition.last_transition_time
+                    if old_condition and old_condition.status == status
+                    else moment
                 ),
                 observed_generation=generation,
             )
@@ -90,19 +95,25 @@ def make_conditions(
 
 
 def report(
-    meta: Meta, before: Status, after: Status, wanted: Verdicts, now: datetime.datetime
+    meta: Meta,
+    old_status: Status,
+    new_status: Status,
+    new_verdicts: Verdicts,
+    current_time: datetime.datetime,
 ) -> tuple[Action, ...]:
-    """Return the action that writes the status ``after``, and an event for each changed condition.
+    """Return the action that writes ``new_status``, and an event for each changed condition.
 
     There are no actions if nothing changed.
     """
-    complete = after.model_copy(
+    complete = new_status.model_copy(
         update={
             "observed_generation": meta.generation,
-            "conditions": make_conditions(wanted, before.conditions, meta.generation, now),
+            "conditions": make_conditions(
+                new_verdicts, old_status.conditions, meta.generation, current_time
+            ),
         }
     )
-    if complete == before:
+    if complete == old_status:
         return ()
     document = {
         "apiVersion": API_VERSION,
@@ -111,13 +122,13 @@ def report(
         "status": complete.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
     write = Apply(Manager.STATUS, document, status=True)
-    return (write, *_events(meta, before.conditions, complete.conditions))
+    return (write, *_events(meta, old_status.conditions, complete.conditions))
 
 
-def report_broken(broken: Broken, now: datetime.datetime) -> tuple[Action, ...]:
+def report_broken(broken: Broken, current_time: datetime.datetime) -> tuple[Action, ...]:
     """Return the action that reports in an object's status that its spec is invalid."""
-    wanted = refusal_verdicts(Reason.INVALID_SPEC, broken.problem)
-    return report(broken.meta, broken.status, broken.status, wanted, now)
+    new_verdicts = refusal_verdicts(Reason.INVALID_SPEC, broken.problem)
+    return report(broken.meta, broken.status, broken.status, new_verdicts, current_time)
 
 
 _QUIET = {  # status of a condition that needs no event
@@ -136,19 +147,19 @@ _REPORTED = (
 
 
 def _events(
-    meta: Meta, before: Sequence[Condition], after: Sequence[Condition]
+    meta: Meta, old_conditions: Sequence[Condition], new_conditions: Sequence[Condition]
 ) -> Iterator[Record]:
-    known = {c.type: (c.status, c.reason) for c in before}
+    old_states = {c.type: (c.status, c.reason) for c in old_conditions}
     reported: set[str] = set()
     for kind in _REPORTED:
-        condition = next((c for c in after if c.type == kind.value), None)
+        condition = next((c for c in new_conditions if c.type == kind.value), None)
         if condition is None:
             continue
-        now = (condition.status, condition.reason)
-        if known.get(kind.value) == now or condition.reason in reported:
+        state = (condition.status, condition.reason)
+        if old_states.get(kind.value) == state or condition.reason in reported:
             continue
         usual = condition.status == _QUIET.get(kind) and not condition.message
-        if kind.value not in known and usual:
+        if kind.value not in old_states and usual:
             continue
         reported.add(condition.reason)
         yield Record(

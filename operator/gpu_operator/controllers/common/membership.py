@@ -51,14 +51,14 @@ def find_holder(pools: Sequence[Pool], node: Node) -> str:
 @lru_cache(maxsize=2)
 def _pools_by_node(world: World) -> Mapping[str, str]:
     pools = valid_pools(world)
-    found = {node.name: find_holder(pools, node) for node in world.nodes.values()}
-    return {node: pool for node, pool in found.items() if pool}
+    holders = {node.name: find_holder(pools, node) for node in world.nodes.values()}
+    return {node: pool for node, pool in holders.items() if pool}
 
 
-def belongs_to_pool(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:
+def belongs_to_pool(gpu: Gpu, world: World, node_pools: Mapping[str, str]) -> bool:
     """Return whether the GPU's spec still matches its pool and node.
 
-    A GPU that does not match is being released. ``held`` maps each node's name to the name of
+    A GPU that does not match is being released. ``node_pools`` maps each node's name to the name of
     its pool.
     """
     spec = gpu.spec
@@ -67,7 +67,7 @@ def belongs_to_pool(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:
         not gpu.meta.deleting
         and pool is not None
         and node is not None
-        and held.get(spec.node_name) == spec.pool
+        and node_pools.get(spec.node_name) == spec.pool
         and spec.index < pool.spec.count
         and spec.uuid == gpu_render.uuid_of(node.name, spec.index)
     )

@@ -79,7 +79,8 @@ def explain_late_offer(world: World, node: Node, slices: Iterable[Slice]) -> str
     """
     prefix = f"{world.policy.resource_prefix}/"
     gpus = world.gpus_by_node().get(node.name, ())
-    there, admits = _count_slices(_ByIdentity(gpus), healthy=True), count_admitted(world, node)
+    expected_counts = _count_slices(_ByIdentity(gpus), healthy=True)
+    admits = count_admitted(world, node)
     former = {s.uuid for gpu in gpus for s in gpu.status.slices if not _matches_spec(gpu, s)}
     resources = set()
     for item in slices:
@@ -93,8 +94,9 @@ def explain_late_offer(world: World, node: Node, slices: Iterable[Slice]) -> str
             )
     for resource in sorted(resources):
         offered = min(allocatable_count(node, resource), admits.get(resource, 0))
-        if offered < there.get(resource, 0):
-            return f"node {node.name} offers {offered} of {there[resource]} {resource} so far"
+        if offered < expected_counts.get(resource, 0):
+            expected = expected_counts[resource]
+            return f"node {node.name} offers {offered} of {expected} {resource} so far"
     return ""
 
 
@@ -115,20 +117,20 @@ class _ByIdentity:
 
 @lru_cache(maxsize=64)
 def _count_slices(
-    these: _ByIdentity, *, admitted: bool = False, healthy: bool = False
+    node_gpus: _ByIdentity, *, admitted: bool = False, healthy: bool = False
 ) -> Mapping[str, int]:
     """Count a node's slices for each resource: all, or those that pods are admitted to, or those
     in service. The count is cached while the node's GPUs do not change.
     """
-    found: Counter[str] = Counter()
-    for gpu in these.gpus:
-        for one in gpu.status.slices:
-            counts = one.state is SliceState.ACTIVE and (one.admitted or not admitted)
+    slice_counts: Counter[str] = Counter()
+    for gpu in node_gpus.gpus:
+        for gpu_slice in gpu.status.slices:
+            counts = gpu_slice.state is SliceState.ACTIVE and (gpu_slice.admitted or not admitted)
             if healthy:
-                counts &= is_in_service(gpu.status.health) and is_in_service(one.health)
-            if counts and _matches_spec(gpu, one):
-                found[one.resource] += count_replicas(gpu, one.profile)
-    return found
+                counts &= is_in_service(gpu.status.health) and is_in_service(gpu_slice.health)
+            if counts and _matches_spec(gpu, gpu_slice):
+                slice_counts[gpu_slice.resource] += count_replicas(gpu, gpu_slice.profile)
+    return slice_counts
 
 
 def _matches_spec(gpu: Gpu, item: Slice) -> bool:

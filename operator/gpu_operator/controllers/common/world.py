@@ -153,18 +153,18 @@ class World:
     @property
     def policy(self) -> GPUPolicySpec:
         """Return the spec of the GPUPolicy that is in force."""
-        found = self.policies.get(POLICY_NAME)
-        if found is not None and not found.meta.deleting:
-            return found.spec
+        policy = self.policies.get(POLICY_NAME)
+        if policy is not None and not policy.meta.deleting:
+            return policy.spec
         return self.chart_policy.spec if self.chart_policy is not None else GPUPolicySpec()
 
 
 @lru_cache(maxsize=2)
 def _gpus_by_node(world: World) -> Mapping[str, Sequence[Gpu]]:
-    found: dict[str, list[Gpu]] = {}
+    gpus_by_node: dict[str, list[Gpu]] = {}
     for gpu in world.gpus.values():
-        found.setdefault(gpu.spec.node_name, []).append(gpu)
-    return found
+        gpus_by_node.setdefault(gpu.spec.node_name, []).append(gpu)
+    return gpus_by_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Outcome:
     actions: tuple[Action, ...] = ()
     again_in_s: float | None = None
 
-    def then(self, other: "Outcome") -> "Outcome":
+    def then(self, next_outcome: "Outcome") -> "Outcome":
         """Return an outcome with the actions of both, in order, and the earlier time."""
-        times = [t for t in (self.again_in_s, other.again_in_s) if t is not None]
-        return Outcome((*self.actions, *other.actions), min(times, default=None))
+        times = [t for t in (self.again_in_s, next_outcome.again_in_s) if t is not None]
+        return Outcome((*self.actions, *next_outcome.actions), min(times, default=None))

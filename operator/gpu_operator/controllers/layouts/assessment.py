@@ -86,8 +86,10 @@ def assess(world: World, gpu: Gpu, layout: Layout) -> GpuAssessment:
     return _assess_report(world, gpu)
 
 
-def _spec_differs(gpu: Gpu, layout: Layout, wanted: Entries) -> bool:
-    return gpu.spec.layout != layout.name or not targets.is_satisfied(gpu.spec.instances, wanted)
+def _spec_differs(gpu: Gpu, layout: Layout, target_entries: Entries) -> bool:
+    return gpu.spec.layout != layout.name or not targets.is_satisfied(
+        gpu.spec.instances, target_entries
+    )
 
 
 def _assess_report(world: World, gpu: Gpu) -> GpuAssessment:
@@ -108,9 +110,9 @@ def _assess_report(world: World, gpu: Gpu) -> GpuAssessment:
     if in_use is not None:
         return in_use
     if ready is not None and ready.status == "True":
-        there = spec.format_places(s.place for s in gpu.status.slices)
+        present_places = spec.format_places(s.place for s in gpu.status.slices)
         message = (
-            f"the node agent reports that it is done, but there are {there or 'none'}"
+            f"the node agent reports that it is done, but there are {present_places or 'none'}"
             f" instead of {change.write_places(gpu.spec.instances) or 'none'}"
         )
         return GpuAssessment(gpu, State.FAILED, Reason.VERIFICATION_FAILED, message)
@@ -120,25 +122,27 @@ def _assess_report(world: World, gpu: Gpu) -> GpuAssessment:
 def _is_settled(gpu: Gpu) -> bool:
     slices = gpu.status.slices
     desired = {i.place for i in gpu.spec.instances}
-    there = {s.place for s in slices}
-    return desired == there and all(s.state is SliceState.ACTIVE for s in slices)
+    present_places = {s.place for s in slices}
+    return desired == present_places and all(s.state is SliceState.ACTIVE for s in slices)
 
 
 def _find_waiting(gpu: Gpu) -> GpuAssessment | None:
-    wanted = {i.place for i in gpu.spec.instances}
-    leaving = (s for s in gpu.status.slices if s.place not in wanted)
-    held = tuple(s for s in leaving if s.holders)
-    there = {s.place for s in gpu.status.slices}
-    claims = plans.find_blocking_claims(gpu.spec.board, wanted - there, gpu.status.claims)
-    return make_waiting(gpu, held, claims) if held or claims else None
+    target_places = {i.place for i in gpu.spec.instances}
+    leaving = (s for s in gpu.status.slices if s.place not in target_places)
+    held_slices = tuple(s for s in leaving if s.holders)
+    present_places = {s.place for s in gpu.status.slices}
+    claims = plans.find_blocking_claims(
+        gpu.spec.board, target_places - present_places, gpu.status.claims
+    )
+    return make_waiting(gpu, held_slices, claims) if held_slices or claims else None
 
 
 def make_waiting(
-    gpu: Gpu, held: tuple[Slice, ...], claims: tuple[ClaimedSlice, ...] = ()
+    gpu: Gpu, held_slices: tuple[Slice, ...], claims: tuple[ClaimedSlice, ...] = ()
 ) -> GpuAssessment:
     """Return the assessment of a GPU whose change waits until pods and claims release slices."""
-    message = ", ".join(filter(None, (_describe_holders(held), *map(str, claims))))
-    return GpuAssessment(gpu, State.WAITING, Reason.SLICE_IN_USE, message, held, claims)
+    message = ", ".join(filter(None, (_describe_holders(held_slices), *map(str, claims))))
+    return GpuAssessment(gpu, State.WAITING, Reason.SLICE_IN_USE, message, held_slices, claims)
 
 
 def _describe_holders(slices: tuple[Slice, ...]) -> str:

@@ -110,10 +110,10 @@ class LayoutBook:
         self.unplaceable[gpu.name] = gpu
         self.boards[gpu.spec.board] += 1
 
-    def add_taken(self, gpu: Gpu, other: str) -> None:
+    def add_taken(self, gpu: Gpu, followed_layout: str) -> None:
         """Add a selected GPU that follows another layout."""
         self.drop(gpu.name)
-        self.taken[gpu.name] = other
+        self.taken[gpu.name] = followed_layout
 
     def add_claims_only(self, gpu: Gpu) -> None:
         """Add a selected GPU that is allocated only through ResourceClaims."""
@@ -152,13 +152,13 @@ class LayoutBook:
             self.record(name, self.entries[name].reported_assessment)
         self._decided.clear()
 
-    def override(self, name: str, said: GpuAssessment) -> None:
-        """Report the assessment ``said`` for a GPU instead of the GPU's own assessment.
+    def override(self, name: str, gpu_assessment: GpuAssessment) -> None:
+        """Report ``gpu_assessment`` for a GPU instead of the GPU's own assessment.
 
         It is reported until the GPU changes or the next pass begins.
         """
         self._unrecord(name)
-        self.record(name, said)
+        self.record(name, gpu_assessment)
         self._decided.add(name)
 
     @property
@@ -168,19 +168,19 @@ class LayoutBook:
             reason is Reason.DEADLINE_EXCEEDED for _, reason in self.groups.nonempty_groups()
         )
 
-    def first(self, groups: Sequence[Group], most: int) -> Iterator[GpuAssessment]:
-        """Yield the assessments of the first ``most`` GPUs in these groups, ordered by name."""
-        names = sorted(n for group in groups for n in self.groups.names(group)[:most])
-        return (self.said[name] for name in names[:most])
+    def first(self, groups: Sequence[Group], max_count: int) -> Iterator[GpuAssessment]:
+        """Yield the assessments of the first ``max_count`` GPUs in these groups, by name."""
+        names = sorted(n for group in groups for n in self.groups.names(group)[:max_count])
+        return (self.said[name] for name in names[:max_count])
 
-    def record(self, name: str, said: GpuAssessment) -> None:
-        """Record the assessment ``said`` of the GPU ``name``.
+    def record(self, name: str, gpu_assessment: GpuAssessment) -> None:
+        """Record ``gpu_assessment`` of the GPU ``name``.
 
         The book must not have an assessment of this GPU yet.
         """
-        self.said[name] = said
-        self.groups.put(name, (said.state, said.reason))
-        self.withheld += len(said.waits_for)
+        self.said[name] = gpu_assessment
+        self.groups.put(name, (gpu_assessment.state, gpu_assessment.reason))
+        self.withheld += len(gpu_assessment.waits_for)
 
     def _unrecord(self, name: str) -> None:
         self.withheld -= len(self.said.pop(name).waits_for)
@@ -198,29 +198,29 @@ def make_entry(world: World, gpu: Gpu, layout: Layout, rivals: tuple[str, ...]) 
     If the change has to wait for its turn, it is not planned yet.
     """
     assessed = assessment.assess(world, gpu, layout)
-    wanted = targets.resolve_target(gpu.spec.board, layout.spec.instances).entries
+    target_entries = targets.resolve_target(gpu.spec.board, layout.spec.instances).entries
     last = change.read_change(gpu)
     desired = set(gpu.spec.instances)
     entry = Entry(
         assessed,
-        applied=targets.count_met(gpu.status.slices, wanted),
+        applied=targets.count_met(gpu.status.slices, target_entries),
         unavailable=assessed.underway and not last.spare and not desired.issuperset(last.before),
         begun=last.begun,
         rivals=rivals,
     )
     if assessed.needs_change:
-        return _plan_change(entry, gpu, wanted)
+        return _plan_change(entry, gpu, target_entries)
     if assessed.has_deadline and assessed.state is State.WAITING:
-        return _plan_move(entry, gpu, wanted)
+        return _plan_move(entry, gpu, target_entries)
     return entry
 
 
-def _plan_change(entry: Entry, gpu: Gpu, wanted: targets.Entries) -> Entry:
+def _plan_change(entry: Entry, gpu: Gpu, target_entries: targets.Entries) -> Entry:
     spare = change.is_spare(gpu)
-    if not spare and plans.certainly_removes(gpu.status.slices, wanted):
+    if not spare and plans.certainly_removes(gpu.status.slices, target_entries):
         return replace(entry, in_turn=True)
     try:
-        plan = plans.choose(gpu.spec.board, gpu.status.slices, wanted, gpu.status.claims)
+        plan = plans.choose(gpu.spec.board, gpu.status.slices, target_entries, gpu.status.claims)
     except MigError as err:
         return replace(entry, assessed=assess_unplannable(entry.assessed, err))
     if plan.removed and not spare:
@@ -228,13 +228,13 @@ def _plan_change(entry: Entry, gpu: Gpu, wanted: targets.Entries) -> Entry:
     return replace(entry, step=Begin(plan.instances, plan.blockers))
 
 
-def _plan_move(entry: Entry, gpu: Gpu, wanted: targets.Entries) -> Entry:
+def _plan_move(entry: Entry, gpu: Gpu, target_entries: targets.Entries) -> Entry:
     """Return the entry with a step to other placements, if fewer pods block those.
 
     A pod may have received a slice since the current placements were chosen.
     """
     try:
-        plan = plans.choose(gpu.spec.board, gpu.status.slices, wanted, gpu.status.claims)
+        plan = plans.choose(gpu.spec.board, gpu.status.slices, target_entries, gpu.status.claims)
     except MigError:
         return entry
     if len(plan.blockers) < len(entry.assessed.waits_for) + len(entry.assessed.claims):

@@ -59,8 +59,8 @@ def is_spare(gpu: Gpu) -> bool:
 
     An unused GPU follows no layout, is whole, and is held by no pod.
     """
-    there = [(s.profile, bool(s.holders)) for s in gpu.status.slices]
-    return gpu.spec.layout is None and there == [(WHOLE, False)]
+    slice_states = [(s.profile, bool(s.holders)) for s in gpu.status.slices]
+    return gpu.spec.layout is None and slice_states == [(WHOLE, False)]
 
 
 def layout_version(layout: Layout) -> str:
@@ -68,21 +68,21 @@ def layout_version(layout: Layout) -> str:
     return f"{layout.meta.uid}/{layout.meta.generation}"
 
 
-def begin(gpu: Gpu, layout: Layout, instances: Places, now: datetime.datetime) -> Apply:
+def begin(gpu: Gpu, layout: Layout, instances: Places, current_time: datetime.datetime) -> Apply:
     """Return the write that begins a change."""
-    begun = Change(now, _rollback_target(gpu), spare=is_spare(gpu))
+    begun = Change(current_time, _rollback_target(gpu), spare=is_spare(gpu))
     return _write(gpu, layout, instances, begun)
 
 
-def retarget(gpu: Gpu, layout: Layout, instances: Places, now: datetime.datetime) -> Apply:
+def retarget(gpu: Gpu, layout: Layout, instances: Places, current_time: datetime.datetime) -> Apply:
     """Return the write that gives a running change another target; its start time is kept."""
     underway = read_change(gpu)
-    begun = min(underway.begun or now, now)
+    begun = min(underway.begun or current_time, current_time)
     moved = Change(begun, underway.before, spare=underway.spare)
     return _write(gpu, layout, instances, moved)
 
 
-def restart_clock(gpu: Gpu, layout: Layout, now: datetime.datetime) -> Apply:
+def restart_clock(gpu: Gpu, layout: Layout, current_time: datetime.datetime) -> Apply:
     """Return the write that sets the start of a GPU's change to now.
 
     The write is needed if the recorded start is in the future, because the clock that recorded
@@ -90,15 +90,18 @@ def restart_clock(gpu: Gpu, layout: Layout, now: datetime.datetime) -> Apply:
     """
     underway = read_change(gpu)
     return _write(
-        gpu, layout, gpu.spec.instances, Change(now, underway.before, spare=underway.spare)
+        gpu, layout, gpu.spec.instances, Change(current_time, underway.before, spare=underway.spare)
     )
 
 
-def roll_back(gpu: Gpu, layout: Layout, why: str, now: datetime.datetime) -> Apply:
+def roll_back(gpu: Gpu, layout: Layout, why: str, current_time: datetime.datetime) -> Apply:
     """Return the write that restores the instances from before the change."""
-    before = read_change(gpu).before
+    old_places = read_change(gpu).before
     return _write(
-        gpu, layout, before, Change(now, before, layout_version(layout), why[:_WHY_LENGTH])
+        gpu,
+        layout,
+        old_places,
+        Change(current_time, old_places, layout_version(layout), why[:_WHY_LENGTH]),
     )
 
 
@@ -122,8 +125,8 @@ def _rollback_target(gpu: Gpu) -> Places:
     """
     if gpu.spec.layout is None and [i.profile for i in gpu.spec.instances] == [WHOLE]:
         return gpu.spec.instances
-    there = {s.place for s in gpu.status.slices}
-    if there == {i.place for i in gpu.spec.instances}:
+    present_places = {s.place for s in gpu.status.slices}
+    if present_places == {i.place for i in gpu.spec.instances}:
         return gpu.spec.instances
     return read_change(gpu).before
 

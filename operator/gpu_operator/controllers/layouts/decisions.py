@@ -49,18 +49,18 @@ class PassDecisions:
     more: bool = False
 
 
-def decide(book: LayoutBook, now: datetime.datetime) -> PassDecisions:
+def decide(book: LayoutBook, current_time: datetime.datetime) -> PassDecisions:
     """Decide about all GPUs of a layout, in the order of their names."""
     book.clear_decisions()
     layout = book.layout
-    expired = _find_expired(book, layout, now)
+    expired = _find_expired(book, layout, current_time)
     stopped = book.has_rolled_back or bool(expired)
     free = layout.spec.rollout.unavailable_of(len(book.entries)) - book.unavailable
     decisions = [_roll_back(book, name) for name in expired]
     due = sorted(name for name in book.steps if name not in expired)
     decisions += [Decision(book.entries[n].assessed, book.steps[n]) for n in due[:PORTION]]
     decisions += [
-        Decision(book.entries[n].assessed, Redate()) for n in _find_future_dated(book, now)
+        Decision(book.entries[n].assessed, Redate()) for n in _find_future_dated(book, current_time)
     ]
     room = PORTION - len(due)
     if not stopped:
@@ -68,14 +68,16 @@ def decide(book: LayoutBook, now: datetime.datetime) -> PassDecisions:
             decisions.append(decision)
             free -= _loses_slices(decision)
             room -= 1
-    more = room < 0 or (room == 0 and not stopped and free > 0 and len(book.turns) > 0)
+    has_more = room < 0 or (room == 0 and not stopped and free > 0 and len(book.turns) > 0)
     if evicts_pods(layout):
         for name in book.waiting:
             if name not in expired and name not in book.steps:
                 decisions.append(Decision(book.entries[name].assessed, Evict()))
     decisions.sort(key=lambda decision: decision.assessed.gpu.name)
     why_not = _explain_wait(layout, stopped, free)
-    return PassDecisions(tuple(decisions), why_not, _next_deadline_s(book, expired, now), more)
+    return PassDecisions(
+        tuple(decisions), why_not, _next_deadline_s(book, expired, current_time), has_more
+    )
 
 
 def evicts_pods(layout: Layout) -> bool:
@@ -83,35 +85,37 @@ def evicts_pods(layout: Layout) -> bool:
     return layout.spec.rollout.on_in_use is OnInUse.EVICT
 
 
-def _find_expired(book: LayoutBook, layout: Layout, now: datetime.datetime) -> dict[str, None]:
+def _find_expired(
+    book: LayoutBook, layout: Layout, current_time: datetime.datetime
+) -> dict[str, None]:
     """Return the GPUs whose change has exceeded the deadline."""
-    found: dict[str, None] = {}
+    expired_gpus: dict[str, None] = {}
     for began, name in book.deadlines:
-        if (now - began).total_seconds() < layout.spec.rollout.deadline_seconds:
+        if (current_time - began).total_seconds() < layout.spec.rollout.deadline_seconds:
             break
-        found[name] = None
-    return found
+        expired_gpus[name] = None
+    return expired_gpus
 
 
-def _find_future_dated(book: LayoutBook, now: datetime.datetime) -> Iterator[str]:
+def _find_future_dated(book: LayoutBook, current_time: datetime.datetime) -> Iterator[str]:
     """Yield the GPUs whose change has a start in the future, at most PORTION of them.
 
     The clock that set the start was fast; the deadline would be late by the difference.
     """
     for began, name in book.deadlines[: -PORTION - 1 : -1]:
-        if began <= now:
+        if began <= current_time:
             break
         if name not in book.steps:
             yield name
 
 
 def _next_deadline_s(
-    book: LayoutBook, expired: dict[str, None], now: datetime.datetime
+    book: LayoutBook, expired: dict[str, None], current_time: datetime.datetime
 ) -> float | None:
     deadline_s = book.layout.spec.rollout.deadline_seconds
     if len(book.deadlines) > len(expired):
         began, _ = book.deadlines[len(expired)]
-        return deadline_s - (now - began).total_seconds()
+        return deadline_s - (current_time - began).total_seconds()
     return float(deadline_s) if book.undated else None
 
 
@@ -124,9 +128,11 @@ def _begin_next(book: LayoutBook, free: int, room: int) -> Iterator[Decision]:
             return
         assessed = book.entries[name].assessed
         gpu = assessed.gpu
-        wanted = targets.resolve_target(gpu.spec.board, book.layout.spec.instances).entries
+        target_entries = targets.resolve_target(gpu.spec.board, book.layout.spec.instances).entries
         try:
-            plan = plans.choose(gpu.spec.board, gpu.status.slices, wanted, gpu.status.claims)
+            plan = plans.choose(
+                gpu.spec.board, gpu.status.slices, target_entries, gpu.status.claims
+            )
         except MigError as err:
             book.override(name, assess_unplannable(assessed, err))
             continue
@@ -158,10 +164,10 @@ def _explain_wait(layout: Layout, stopped: bool, free: int) -> str:
 
 def _roll_back(book: LayoutBook, name: str) -> Decision:
     assessed = book.entries[name].assessed
-    before = change.write_places(change.read_change(assessed.gpu).before) or "no slices"
+    old_places = change.write_places(change.read_change(assessed.gpu).before) or "no slices"
     why = (
         f"not done in {book.layout.spec.rollout.deadline_seconds} s, rolled back"
-        f" to {before}: {assessed.message}"
+        f" to {old_places}: {assessed.message}"
     )
     book.override(name, GpuAssessment(assessed.gpu, State.FAILED, Reason.DEADLINE_EXCEEDED, why))
     return Decision(assessed, RollBack(why))

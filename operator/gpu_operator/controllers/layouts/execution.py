@@ -26,24 +26,26 @@ _LONG = datetime.timedelta.max
 
 
 def act(
-    world: World, layout: Layout, decision: Decision, now: datetime.datetime
+    world: World, layout: Layout, decision: Decision, current_time: datetime.datetime
 ) -> Iterator[Action]:
     """Yield the actions that carry out the decision about one GPU."""
     gpu = decision.assessed.gpu
     match decision.step:
         case Begin(instances):
-            yield change.begin(gpu, layout, instances, now)
+            yield change.begin(gpu, layout, instances, current_time)
         case Move(instances):
-            yield change.retarget(gpu, layout, instances, now)
+            yield change.retarget(gpu, layout, instances, current_time)
         case Redate():
-            yield change.restart_clock(gpu, layout, now)
+            yield change.restart_clock(gpu, layout, current_time)
         case RollBack(why):
-            yield change.roll_back(gpu, layout, why, now)
+            yield change.roll_back(gpu, layout, why, current_time)
         case EvictPods():
-            yield from _evict(world, decision.assessed, now)
+            yield from _evict(world, decision.assessed, current_time)
 
 
-def _evict(world: World, assessed: GpuAssessment, now: datetime.datetime) -> Iterator[Evict]:
+def _evict(
+    world: World, assessed: GpuAssessment, current_time: datetime.datetime
+) -> Iterator[Evict]:
     """Evict the holders of withdrawn slices, once the node's status does not offer these either.
 
     Otherwise the scheduler would place the next pod on the same slice.
@@ -52,15 +54,15 @@ def _evict(world: World, assessed: GpuAssessment, now: datetime.datetime) -> Ite
     node = world.nodes.get(gpu.spec.node_name)
     if node is None:
         return
-    since = [change.read_change(gpu).begun or now, _withdrawn_at(gpu) or now]
+    since = [change.read_change(gpu).begun or current_time, _withdrawn_at(gpu) or current_time]
     # The clock of the node, or of an earlier operator, may be ahead of this one.
-    ages = [now - moment for moment in since if moment <= now]
+    ages = [current_time - moment for moment in since if moment <= current_time]
     if min(ages, default=_LONG).total_seconds() < SETTLE_S:
         return
-    for held in assessed.waits_for:
-        known = extended_resources.is_withdrawn(world, node, held.resource)
-        if held.state is SliceState.WITHDRAWING and known:
-            for pod in held.holders:
+    for gpu_slice in assessed.waits_for:
+        is_withdrawn = extended_resources.is_withdrawn(world, node, gpu_slice.resource)
+        if gpu_slice.state is SliceState.WITHDRAWING and is_withdrawn:
+            for pod in gpu_slice.holders:
                 if pod.uid:  # without a UID the name may belong to another pod by now
                     yield Evict(pod.namespace, pod.name, pod.uid)
 

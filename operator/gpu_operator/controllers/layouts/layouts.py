@@ -21,7 +21,7 @@ _PAST_DEADLINE_S = 0.5
 
 
 def reconcile(
-    world: World, name: str, now: datetime.datetime, book: LayoutBook | None = None
+    world: World, name: str, current_time: datetime.datetime, book: LayoutBook | None = None
 ) -> Outcome:
     """Reconcile a layout. A deleted layout needs no action here: see ``orphans``."""
     layout = world.layouts.get(name)
@@ -29,11 +29,11 @@ def reconcile(
         return Outcome()
     if book is None:
         book = new_book(world, layout)
-    decided = decisions.decide(book, now)
+    decided = decisions.decide(book, current_time)
     actions: list[Action] = []
     for decision in decided.decisions:
-        actions += execution.act(world, layout, decision, now)
-    actions += report.report_on(world, layout, book, decided.why_not, now)
+        actions += execution.act(world, layout, decision, current_time)
+    actions += report.report_on(world, layout, book, decided.why_not, current_time)
     return Outcome(tuple(actions), min(_look_again(book, decided), default=None))
 
 

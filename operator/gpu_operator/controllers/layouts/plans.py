@@ -29,17 +29,20 @@ class Plan:
         return tuple(s for s in self.removed if s.holders)
 
 
-def certainly_removes(slices: Sequence[Slice], wanted: Entries) -> bool:
-    """Return True if every plan for ``wanted`` is certain to remove slices.
+def certainly_removes(slices: Sequence[Slice], target_entries: Entries) -> bool:
+    """Return True if every plan for ``target_entries`` is certain to remove slices.
 
     The result is found without planning. False means that this is not certain.
     """
-    devices = map(planner.device_of, wanted)
-    return bool(Counter(s.profile for s in slices) - Counter(one.name for one in devices))
+    devices = map(planner.device_of, target_entries)
+    return bool(Counter(s.profile for s in slices) - Counter(device.name for device in devices))
 
 
 def choose(
-    board_key: str, slices: Sequence[Slice], wanted: Entries, claims: Sequence[ClaimedSlice] = ()
+    board_key: str,
+    slices: Sequence[Slice],
+    target_entries: Entries,
+    claims: Sequence[ClaimedSlice] = (),
 ) -> Plan:
     """Place the wanted instances beside ``claims``.
 
@@ -52,8 +55,8 @@ def choose(
             beside the claims' slices.
     """
     occupied = tuple(sorted(((s.place, bool(s.holders)) for s in slices), key=str))
-    pinned = tuple(sorted({one.place for one in claims}, key=str))
-    places = _choose_places(board_key, occupied, wanted, pinned)
+    pinned = tuple(sorted({claim.place for claim in claims}, key=str))
+    places = _choose_places(board_key, occupied, target_entries, pinned)
     return Plan(
         tuple(map(PlacedInstance.from_place, places)),
         tuple(s for s in slices if s.place not in places),
@@ -68,27 +71,29 @@ def find_blocking_claims(
         return ()
     board = geometry.board(board_key)
     try:
-        wanted = [board.instance(*place) for place in missing]
-        return tuple(one for one in claims if _excludes(board, one, wanted))
+        missing_instances = [board.instance(*place) for place in missing]
+        return tuple(claim for claim in claims if _excludes(board, claim, missing_instances))
     except MigError:
         return ()
 
 
 def _excludes(
-    board: geometry.Board, claim: ClaimedSlice, wanted: Sequence[geometry.Instance]
+    board: geometry.Board, claim: ClaimedSlice, instances: Sequence[geometry.Instance]
 ) -> bool:
     theirs = board.instance(*claim.place)
-    return any(planner.violations(board, [one, theirs]) for one in wanted)
+    return any(planner.violations(board, [instance, theirs]) for instance in instances)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _choose_places(
-    board_key: str, occupied: _Occupied, wanted: Entries, pinned: tuple[Place, ...]
+    board_key: str, occupied: _Occupied, target_entries: Entries, pinned: tuple[Place, ...]
 ) -> tuple[Place, ...]:
     board = geometry.board(board_key)
     claimed = [board.instance(*place) for place in pinned]
-    wanted = (*wanted, *claimed)
+    target_entries = (*target_entries, *claimed)
     have = [board.instance(*place) for place, _ in occupied]
-    held = [instance for instance, (_, is_held) in zip(have, occupied, strict=True) if is_held]
-    found = planner.relayout(board, [*claimed, *have], wanted, held=held)
-    return tuple(planner.place_of(i) for i in found.layout if i not in claimed)
+    held_instances = [
+        instance for instance, (_, is_held) in zip(have, occupied, strict=True) if is_held
+    ]
+    plan = planner.relayout(board, [*claimed, *have], target_entries, held=held_instances)
+    return tuple(planner.place_of(i) for i in plan.layout if i not in claimed)

@@ -44,7 +44,7 @@ _MAX_NAMED = 5  # GPUs that a message names; for the others it states their numb
 
 
 def report_on(
-    world: World, layout: Layout, book: LayoutBook, why_not: str, now: datetime.datetime
+    world: World, layout: Layout, book: LayoutBook, why_not: str, current_time: datetime.datetime
 ) -> tuple[Action, ...]:
     """Return the actions that write the layout's status, and its events, if anything changed.
 
@@ -66,8 +66,8 @@ def report_on(
         gpus_applied=sum(book.groups.count(g) for g in _in_state(book, State.APPLIED)),
     )
     refusal = world.refused_writes.get(("MIGLayout", layout.name), "")
-    wanted = with_write_refusal(_verdicts(world, layout, book, why_not), refusal)
-    return report(layout.meta, layout.status, status, wanted, now)
+    new_verdicts = with_write_refusal(_verdicts(world, layout, book, why_not), refusal)
+    return report(layout.meta, layout.status, status, new_verdicts, current_time)
 
 
 def _in_state(book: LayoutBook, state: State) -> list[Group]:
@@ -78,16 +78,18 @@ def _select_listed(book: LayoutBook, why_not: str) -> list[GpuAssessment]:
     """Return the assessments that fit into the status, by name; GPUs with problems take
     precedence.
     """
-    found: list[GpuAssessment] = []
+    assessments: list[GpuAssessment] = []
     for state in _URGENT:
-        room = LISTED_GPUS - len(found)
-        here = list(book.first(_in_state(book, state), room))
+        room = LISTED_GPUS - len(assessments)
+        state_assessments = list(book.first(_in_state(book, state), room))
         if state is State.FAILED:
             strangers = sorted(book.unplaceable)[:room]
-            here += [_assess_unplaceable(book, name) for name in strangers]
-            here.sort(key=_name)
-        found += [_with_wait_reason(assessed, why_not) for assessed in here[:room]]
-    return sorted(found, key=_name)
+            state_assessments += [_assess_unplaceable(book, name) for name in strangers]
+            state_assessments.sort(key=_name)
+        assessments += [
+            _with_wait_reason(assessed, why_not) for assessed in state_assessments[:room]
+        ]
+    return sorted(assessments, key=_name)
 
 
 def _with_wait_reason(assessed: GpuAssessment, why_not: str) -> GpuAssessment:
@@ -108,8 +110,8 @@ def _assess_unplaceable(book: LayoutBook, name: str) -> GpuAssessment:
 def _verdicts(world: World, layout: Layout, book: LayoutBook, why_not: str) -> Verdicts:
     unknown = [board for board in layout.spec.selector.boards if board not in geometry.BOARDS]
     if unknown:
-        known = ", ".join(geometry.BOARDS)
-        message = f"selector.boards: unknown board {unknown[0]!r}; known boards: {known}"
+        known_boards = ", ".join(geometry.BOARDS)
+        message = f"selector.boards: unknown board {unknown[0]!r}; known boards: {known_boards}"
         return refusal_verdicts(Reason.UNKNOWN_BOARD, message)
     problems = _find_problems(world, layout, book)
     if problems:
@@ -145,25 +147,25 @@ def _verdicts(world: World, layout: Layout, book: LayoutBook, why_not: str) -> V
 
 def _exclude_boards(book: LayoutBook, problems: Mapping[str, str]) -> LayoutBook:
     """Return a copy of the book in which GPUs of the boards in ``problems`` follow no layout."""
-    rest = LayoutBook(book.layout)
-    rest.taken = book.taken
-    rest.of_claims = book.of_claims
-    rest.unplaceable = dict(book.unplaceable)
+    reduced_book = LayoutBook(book.layout)
+    reduced_book.taken = book.taken
+    reduced_book.of_claims = book.of_claims
+    reduced_book.unplaceable = dict(book.unplaceable)
     for name, entry in book.entries.items():
         gpu = entry.assessed.gpu
         if gpu.spec.board in problems:
-            rest.unplaceable[name] = gpu
+            reduced_book.unplaceable[name] = gpu
         else:
-            rest.entries[name] = entry
-            rest.record(name, book.said[name])
-    return rest
+            reduced_book.entries[name] = entry
+            reduced_book.record(name, book.said[name])
+    return reduced_book
 
 
 def _describe_rivals(book: LayoutBook) -> Verdict | None:
     """Report which other layouts select GPUs of this one without effect."""
     messages = [
-        f"layout {other} also selects {count} of its GPUs, without effect"
-        for other, count in sorted(book.rivals.items())
+        f"layout {rival} also selects {count} of its GPUs, without effect"
+        for rival, count in sorted(book.rivals.items())
     ]
     return (
         Verdict(True, Reason.CONTESTED, list_first(messages, _MAX_NAMED, "; "))
@@ -175,8 +177,8 @@ def _describe_rivals(book: LayoutBook) -> Verdict | None:
 def _explain_no_gpu(world: World, layout: Layout) -> str:
     pool = layout.spec.selector.pool
     if pool and pool not in world.pools:
-        known = list_first(sorted(world.pools), _MAX_NAMED) or "none"
-        return f"selector.pool: there is no GPUPool {pool!r}; there are: {known}"
+        known_pools = list_first(sorted(world.pools), _MAX_NAMED) or "none"
+        return f"selector.pool: there is no GPUPool {pool!r}; there are: {known_pools}"
     nodes = {gpu.spec.node_name for gpu in world.gpus.values()}
     unknown = [name for name in layout.spec.selector.node_names or () if name not in nodes]
     if unknown:
@@ -222,9 +224,9 @@ def _progressing_verdict(world: World, book: LayoutBook, why_not: str) -> Verdic
         groups: list[Group] = [
             (state, reason) for state in (State.APPLYING, State.WAITING, State.PENDING)
         ]
-        found = _describe_first(book, groups, why_not)
-        if found is not None:
-            message = found[1]
+        description = _describe_first(book, groups, why_not)
+        if description is not None:
+            message = description[1]
             if reason is Reason.SLICE_IN_USE and evicts_pods(book.layout):
                 message += _describe_evictions(world, book, groups)
             return Verdict(True, reason, message)
@@ -252,8 +254,10 @@ def _find_problems(world: World, layout: Layout, book: LayoutBook) -> Mapping[st
     pool = world.pools.get(layout.spec.selector.pool or "")
     if not boards and not book.taken and pool is not None:
         boards = {pool.spec.board}  # no GPU exists yet
-    found = {b: targets.resolve_target(b, layout.spec.instances).problem for b in sorted(boards)}
-    return {board: problem for board, problem in found.items() if problem}
+    problems_by_board = {
+        b: targets.resolve_target(b, layout.spec.instances).problem for b in sorted(boards)
+    }
+    return {board: problem for board, problem in problems_by_board.items() if problem}
 
 
 def _describe_first(
@@ -264,5 +268,7 @@ def _describe_first(
     if not first:
         return None
     messages = [f"{j.gpu.name}: {j.message or j.state.value}" for j in first]
-    more = sum(map(book.groups.count, groups)) - len(first)
-    return first[0].reason, "; ".join([*messages, *([f"and {more} more"] if more > 0 else [])])
+    omitted_count = sum(map(book.groups.count, groups)) - len(first)
+    return first[0].reason, "; ".join(
+        [*messages, *([f"and {omitted_count} more"] if omitted_count > 0 else [])]
+    )

@@ -46,9 +46,11 @@ def _matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
 @lru_cache(maxsize=2)
 def live_gpus(world: World) -> Mapping[str, Gpu]:
     """Return the GPUs that are not being released, ordered by name."""
-    held = membership.pools_by_node(world)
-    found = sorted(world.gpus.items())
-    return {name: gpu for name, gpu in found if membership.belongs_to_pool(gpu, world, held)}
+    node_pools = membership.pools_by_node(world)
+    named_gpus = sorted(world.gpus.items())
+    return {
+        name: gpu for name, gpu in named_gpus if membership.belongs_to_pool(gpu, world, node_pools)
+    }
 
 
 def is_live(world: World, gpu: Gpu) -> bool:
@@ -67,7 +69,7 @@ def layouts_by_gpu(world: World) -> Mapping[str, str]:
     """
     if world.index is not None:
         return world.index.followed
-    return {name: found[0].follows for name, found in _roles(world).items() if found[0].follows}
+    return {name: roles[0].follows for name, roles in _roles(world).items() if roles[0].follows}
 
 
 class Part(Enum):
@@ -116,12 +118,12 @@ class Order:
     def roles(self, world: World, gpu: Gpu) -> tuple[Role, ...]:
         """Return the roles of all layouts that select the GPU, the oldest first."""
         positions = sorted(self._anywhere + self._of_nodes.get(gpu.spec.node_name, []))
-        found = [self._layouts[p] for p in positions if selects(world, self._layouts[p], gpu)]
+        layouts = [self._layouts[p] for p in positions if selects(world, self._layouts[p], gpu)]
         if gpu.spec.allocation is Allocation.DRA:
-            return tuple(Role(layout.name, Part.CLAIMS, "") for layout in found)
+            return tuple(Role(layout.name, Part.CLAIMS, "") for layout in layouts)
         holds = {
             layout.name: not targets.resolve_target(gpu.spec.board, layout.spec.instances).problem
-            for layout in found
+            for layout in layouts
         }
         could = [n for n, fits in holds.items() if fits or n == gpu.spec.layout]
         follows, rivals = (could[0], tuple(could[1:])) if could else ("", ())
@@ -131,15 +133,15 @@ class Order:
                 return Part.OWN
             return Part.TAKEN if holds[name] else Part.UNPLACEABLE
 
-        return tuple(Role(layout.name, part(layout.name), follows, rivals) for layout in found)
+        return tuple(Role(layout.name, part(layout.name), follows, rivals) for layout in layouts)
 
 
 @lru_cache(maxsize=2)
 def _roles(world: World) -> Mapping[str, Sequence[Role]]:
     """Return, for each live GPU that a layout selects, the roles of all layouts that do."""
     order = Order(world.layouts.values())
-    found = {gpu.name: order.roles(world, gpu) for gpu in live_gpus(world).values()}
-    return {name: roles for name, roles in found.items() if roles}
+    roles_by_gpu = {gpu.name: order.roles(world, gpu) for gpu in live_gpus(world).values()}
+    return {name: roles for name, roles in roles_by_gpu.items() if roles}
 
 
 def roles_of(world: World, layout: Layout) -> Iterator[tuple[Gpu, Role]]:
@@ -152,6 +154,6 @@ def roles_of(world: World, layout: Layout) -> Iterator[tuple[Gpu, Role]]:
 
 def every_role(world: World) -> Iterator[tuple[Gpu, Role]]:
     """For each live GPU that layouts select, yield the GPU with the role of each of them."""
-    for name, found in _roles(world).items():
-        for role in found:
+    for name, roles in _roles(world).items():
+        for role in roles:
             yield world.gpus[name], role

@@ -24,9 +24,9 @@ class Tally(Generic[GroupT]):
 
     def put(self, name: str, group: GroupT) -> None:
         """Put a name into a group; remove it from its previous group."""
-        before = self._group.get(name)
-        if before is not None:
-            if before == group:
+        old_group = self._group.get(name)
+        if old_group is not None:
+            if old_group == group:
                 return
             self.drop(name)
         self._group[name] = group

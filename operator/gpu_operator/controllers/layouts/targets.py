@@ -38,28 +38,27 @@ def resolve_target(board_key: str, requests: tuple[InstanceRequest, ...]) -> Tar
 
 def _entries(board_key: str, requests: tuple[InstanceRequest, ...]) -> Entries:
     board = geometry.board(board_key)
-    wanted: list[Instance | DeviceProfile] = []
+    entries: list[Instance | DeviceProfile] = []
     for position, request in enumerate(requests):
         device = board.device_profile(request.profile)
         if request.start is None:
-            wanted += [device] * request.count
+            entries += [device] * request.count
         elif request.count == 1:
-            place = request.start, request.compute_start
-            wanted.append(board.instance(request.profile, *place))
+            entries.append(board.instance(request.profile, request.start, request.compute_start))
         else:
             raise SpecError(
                 f"spec.instances[{position}]",
                 f"start {request.start} with count {request.count}",
                 "a start places one instance: list instances separately",
             )
-    if len(wanted) > 1 and any(map(_is_whole, wanted)):
+    if len(entries) > 1 and any(map(_is_whole, entries)):
         raise SpecError(
             "spec.instances",
-            f"{geometry.WHOLE} beside {len(wanted) - 1} more",
+            f"{geometry.WHOLE} beside {len(entries) - 1} more",
             f"{geometry.WHOLE} is the GPU with MIG off: it must be the only entry, with count 1",
         )
-    planner.diff(board, (), wanted)
-    return tuple(wanted)
+    planner.diff(board, (), entries)
+    return tuple(entries)
 
 
 def _is_whole(entry: Instance | DeviceProfile) -> bool:
@@ -72,23 +71,27 @@ def one_line(err: MigError) -> str:
     return "; ".join(line.strip().removeprefix("- ") for line in str(err).splitlines())
 
 
-def is_satisfied(instances: Sequence[PlacedInstance], wanted: Entries) -> bool:
+def is_satisfied(instances: Sequence[PlacedInstance], target_entries: Entries) -> bool:
     """Return whether these instances are exactly the wanted ones."""
-    return len(instances) == len(wanted) == _count_met((i.place for i in instances), wanted)
+    return (
+        len(instances)
+        == len(target_entries)
+        == _count_met((i.place for i in instances), target_entries)
+    )
 
 
-def count_met(slices: Sequence[Slice], wanted: Entries) -> int:
+def count_met(slices: Sequence[Slice], target_entries: Entries) -> int:
     """Count the wanted entries for which the GPU has an active slice."""
     active = (s.place for s in slices if s.state is SliceState.ACTIVE)
-    return _count_met(active, wanted)
+    return _count_met(active, target_entries)
 
 
-def _count_met(places: Iterable[Place], wanted: Entries) -> int:
-    left = Counter(places)
-    fixed = Counter(place_of(e) for e in wanted if isinstance(e, Instance))
-    exact = left & fixed
+def _count_met(places: Iterable[Place], target_entries: Entries) -> int:
+    place_counts = Counter(places)
+    fixed = Counter(place_of(e) for e in target_entries if isinstance(e, Instance))
+    exact = place_counts & fixed
     spare: Counter[str] = Counter()
-    for place, count in (left - exact).items():
+    for place, count in (place_counts - exact).items():
         spare[place.profile] += count
-    named = Counter(e.name for e in wanted if isinstance(e, DeviceProfile))
+    named = Counter(e.name for e in target_entries if isinstance(e, DeviceProfile))
     return exact.total() + (spare & named).total()

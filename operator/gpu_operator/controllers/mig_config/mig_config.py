@@ -29,20 +29,20 @@ def reconcile(world: World, name: str, settings: MigManagerConfig) -> Outcome:
     The state of these layouts is reported on the node.
     """
     node = world.nodes.get(name)
-    there = _layouts_of(world, name)
-    wanted = _config_name(world, node, settings) if node is not None else ""
-    if node is None or not wanted:
-        gone = [Delete("MIGLayout", layout.name) for layout in there]
+    node_layouts = _layouts_of(world, name)
+    config_name = _config_name(world, node, settings) if node is not None else ""
+    if node is None or not config_name:
+        gone = [Delete("MIGLayout", layout.name) for layout in node_layouts]
         quiet = node is None or MIG_CONFIG not in node.annotations
         return Outcome((*gone, *(() if quiet or node is None else [_clear_state(node)])))
     try:
-        documents = _documents(world, node, wanted, settings)
+        documents = _documents(world, node, config_name, settings)
     except PlanError as err:
-        return Outcome(tuple(_write_state(world, node, wanted, settings, FAILED, str(err))))
-    by_name = {layout.name: layout for layout in there}
+        return Outcome(tuple(_write_state(world, node, config_name, settings, FAILED, str(err))))
+    by_name = {layout.name: layout for layout in node_layouts}
     actions = [*_changes(world, by_name, documents)]
     state, why = (PENDING, "") if actions else _progress(list(by_name.values()))
-    actions += _write_state(world, node, wanted, settings, state, why)
+    actions += _write_state(world, node, config_name, settings, state, why)
     return Outcome(tuple(actions))
 
 
@@ -61,7 +61,7 @@ def _label(world: World) -> str:
 
 
 def _documents(
-    world: World, node: Node, wanted: str, settings: MigManagerConfig
+    world: World, node: Node, config_name: str, settings: MigManagerConfig
 ) -> Sequence[render.Document]:
     """Return the layouts for a node's configuration. Raises PlanError."""
     configs = world.mig_configs.get(settings.config_map)
@@ -70,8 +70,10 @@ def _documents(
     if configs.problem:
         raise PlanError(f"ConfigMap {settings.config_map}: {configs.problem}")
     pool = world.pools[membership.pools_by_node(world)[node.name]].spec
-    found = make_groups(configs.named, wanted, pool.board, pool.count, settings.config_map)
-    documents = [render.layout(node, number, group, settings) for number, group in enumerate(found)]
+    groups = make_groups(configs.named, config_name, pool.board, pool.count, settings.config_map)
+    documents = [
+        render.layout(node, number, group, settings) for number, group in enumerate(groups)
+    ]
     ours = {layout.name for layout in _layouts_of(world, node.name)}
     for document in documents:
         name = document["metadata"]["name"]
@@ -83,34 +85,38 @@ def _documents(
 def _layouts_of(world: World, node: str) -> Sequence[Layout]:
     """Return the layouts that were made for a node's label, by name."""
     if world.index is not None:
-        there = world.index.layouts_by_label.get(node, {})
-        return [there[name] for name in sorted(there)]
+        layouts_by_name = world.index.layouts_by_label.get(node, {})
+        return [layouts_by_name[name] for name in sorted(layouts_by_name)]
     return _by_node(world).get(node, ())
 
 
 @lru_cache(maxsize=2)
 def _by_node(world: World) -> Mapping[str, Sequence[Layout]]:
-    found: dict[str, list[Layout]] = {}
+    layouts_by_node: dict[str, list[Layout]] = {}
     for name in sorted(world.layouts):
         layout = world.layouts[name]
         node = render.node_of(layout)
         if node:
-            found.setdefault(node, []).append(layout)
-    return found
+            layouts_by_node.setdefault(node, []).append(layout)
+    return layouts_by_node
 
 
 def _changes(
-    world: World, there: Mapping[str, Layout], documents: Sequence[render.Document]
+    world: World, layouts_by_name: Mapping[str, Layout], documents: Sequence[render.Document]
 ) -> Iterator[Action]:
-    """Yield the writes that turn the layouts ``there`` into ``documents``.
+    """Yield the writes that turn the layouts in ``layouts_by_name`` into ``documents``.
 
     New or wider layouts come first, because every GPU must follow a layout at any time.
     """
     names = {document["metadata"]["name"] for document in documents}
-    stale = [d for d in documents if not render.matches(there.get(d["metadata"]["name"]), d)]
-    for document in sorted(stale, key=lambda d: _narrows(there.get(d["metadata"]["name"]), d)):
+    stale = [
+        d for d in documents if not render.matches(layouts_by_name.get(d["metadata"]["name"]), d)
+    ]
+    for document in sorted(
+        stale, key=lambda d: _narrows(layouts_by_name.get(d["metadata"]["name"]), d)
+    ):
         yield Apply(Manager.MIG_CONFIG, document)
-    for name in there:
+    for name in layouts_by_name:
         if name not in names:
             yield Delete("MIGLayout", name)
 
@@ -128,8 +134,8 @@ def _progress(layouts: Sequence[Layout]) -> tuple[str, str]:
     failed = [why for state, why in states if state == FAILED]
     if failed:
         return FAILED, "; ".join(failed)
-    done = all(state == SUCCESS for state, _ in states)
-    return (SUCCESS if done else PENDING), ""
+    is_done = all(state == SUCCESS for state, _ in states)
+    return (SUCCESS if is_done else PENDING), ""
 
 
 def _state(layout: Layout) -> tuple[str, str]:
@@ -149,14 +155,14 @@ def _state(layout: Layout) -> tuple[str, str]:
 
 
 def _write_state(
-    world: World, node: Node, wanted: str, settings: MigManagerConfig, state: str, why: str
+    world: World, node: Node, config_name: str, settings: MigManagerConfig, state: str, why: str
 ) -> Iterator[Action]:
     """Yield the write of the node's state if it changed.
 
     Yield an event, too, when the state is final or its reason changed.
     """
     label = _label(world)
-    note = f"{wanted}: {state}" + (f": {why}" if why else "")[:_LONGEST_MESSAGE]
+    note = f"{config_name}: {state}" + (f": {why}" if why else "")[:_LONGEST_MESSAGE]
     labels = {f"{label}.state": state}
     if settings.default and node.labels.get(label) in (None, settings.default):
         labels[label] = settings.default  # the GPU operator labels such nodes in the same way

@@ -24,9 +24,9 @@ class Group:
 
 
 def make_groups(
-    named: Mapping[str, Sequence[Entry]], wanted: str, board_key: str, count: int, source: str
+    named: Mapping[str, Sequence[Entry]], config_name: str, board_key: str, count: int, source: str
 ) -> Sequence[Group]:
-    """Group the GPUs of a node by the instances that the configuration ``wanted`` gives them.
+    """Group the GPUs of a node by the instances that the configuration ``config_name`` gives them.
 
     ``named`` has the entries of all configurations, by name. ``count`` is the number of the node's
     GPUs. ``source`` is the ConfigMap that errors name. As in mig-parted, the last entry that covers
@@ -37,23 +37,25 @@ def make_groups(
         PlanError: the configuration does not exist, or has no entry for these GPUs.
         UnknownBoardError: the board does not exist.
     """
-    entries = named.get(wanted)
+    entries = named.get(config_name)
     if entries is None:
-        near = get_close_matches(wanted, named, n=_MAX_SUGGESTED, cutoff=0.0)
-        known = f"it has {', '.join(near)}" if near else "it has none"
-        more = f" and {len(named) - len(near)} more" if len(named) > len(near) else ""
-        raise PlanError(f"ConfigMap {source} has no configuration {wanted!r}; {known}{more}")
+        near = get_close_matches(config_name, named, n=_MAX_SUGGESTED, cutoff=0.0)
+        suggestion = f"it has {', '.join(near)}" if near else "it has none"
+        omitted_text = f" and {len(named) - len(near)} more" if len(named) > len(near) else ""
+        raise PlanError(
+            f"ConfigMap {source} has no configuration {config_name!r}; {suggestion}{omitted_text}"
+        )
     device_id = geometry.board(board_key).pci_device_id
-    found: dict[tuple[InstanceRequest, ...], list[int]] = {}
+    indices_by_instances: dict[tuple[InstanceRequest, ...], list[int]] = {}
     for index in range(count):
         for_it = [entry for entry in entries if entry.covers(index, device_id)]
         if for_it:
-            found.setdefault(to_instance_requests(for_it[-1]), []).append(index)
-    if not found:
+            indices_by_instances.setdefault(to_instance_requests(for_it[-1]), []).append(index)
+    if not indices_by_instances:
         device = f"0x{device_id << 16 | VENDOR:08X}"
         gpus = f"{count} GPUs of board {board_key} ({device})"
-        raise PlanError(f"configuration {wanted!r} has no entry for this node: {gpus}")
-    return [Group(tuple(indices), instances) for instances, indices in found.items()]
+        raise PlanError(f"configuration {config_name!r} has no entry for this node: {gpus}")
+    return [Group(tuple(indices), instances) for instances, indices in indices_by_instances.items()]
 
 
 def to_instance_requests(entry: Entry) -> tuple[InstanceRequest, ...]:

@@ -25,8 +25,8 @@ def find_label_problem(node: Node) -> str:
     requested = node.labels.get(ALLOCATION_LABEL, "")
     if not requested or requested in list(Allocation):
         return ""
-    known = ", ".join(Allocation)
+    known_values = ", ".join(Allocation)
     return (
-        f"label {ALLOCATION_LABEL}={requested} of node {node.name} is not one of {known}:"
+        f"label {ALLOCATION_LABEL}={requested} of node {node.name} is not one of {known_values}:"
         " it has no effect"
     )

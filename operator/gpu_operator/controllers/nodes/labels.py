@@ -19,7 +19,7 @@ from mig.geometry import WHOLE
 
 
 def write(
-    world: World, pool: Pool, node: Node, on_node: Sequence[Gpu], now: datetime.datetime
+    world: World, pool: Pool, node: Node, on_node: Sequence[Gpu], current_time: datetime.datetime
 ) -> Iterator[Apply]:
     """Yield the write of a node's labels, if they are outdated.
 
@@ -27,24 +27,24 @@ def write(
         UnknownBoardError: the board does not exist.
     """
     prefix = world.policy.resource_prefix
-    there = {
+    present_labels = {
         key.removeprefix(f"{prefix}/"): value
         for key, value in node_render.own_labels(node.labels, (prefix,)).items()
         if key != POOL_LABEL
     }
-    stamp = there.pop(features.TIMESTAMP, "")
+    stamp = present_labels.pop(features.TIMESTAMP, "")
     strategy = strategies.policy_on(world, node).strategy
-    wanted = _kept_or_found(strategy, pool, on_node, there)
-    if there == wanted and stamp and node.labels.get(POOL_LABEL) == pool.name:
+    new_labels = _kept_or_found(strategy, pool, on_node, present_labels)
+    if present_labels == new_labels and stamp and node.labels.get(POOL_LABEL) == pool.name:
         return
-    wanted[features.TIMESTAMP] = str(int(now.timestamp()))
-    named = {f"{prefix}/{name}": value for name, value in wanted.items()}
+    new_labels[features.TIMESTAMP] = str(int(current_time.timestamp()))
+    named = {f"{prefix}/{name}": value for name, value in new_labels.items()}
     document = node_render.with_labels(node.name, node.uid, {POOL_LABEL: pool.name, **named})
     yield Apply(Manager.LABELS, document)
 
 
 def _kept_or_found(
-    strategy: Strategy, pool: Pool, on_node: Sequence[Gpu], there: Mapping[str, str]
+    strategy: Strategy, pool: Pool, on_node: Sequence[Gpu], present_labels: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the labels for the node's GPUs.
 
@@ -52,13 +52,25 @@ def _kept_or_found(
     """
     by_index = {gpu.spec.index: gpu for gpu in on_node}
     devices = [_device(pool, by_index.get(index)) for index in range(pool.spec.count)]
-    shared = {name: one for gpu in on_node for name, one in sharing.label_sharing(gpu).items()}
-    found = features.labels(devices, strategy.value, _software(on_node), shared)
-    same = there.get("mig.strategy") == found.get("mig.strategy")
-    if not same or "gpu.product" not in there or all(map(_is_settled, on_node)):
-        return found
-    kept = {name: value for name, value in there.items() if features.describes_resource(name)}
-    return {n: v for n, v in found.items() if not features.describes_resource(n)} | kept
+    shared = {
+        name: resource_sharing
+        for gpu in on_node
+        for name, resource_sharing in sharing.label_sharing(gpu).items()
+    }
+    found_labels = features.labels(devices, strategy.value, _software(on_node), shared)
+    is_same_strategy = present_labels.get("mig.strategy") == found_labels.get("mig.strategy")
+    if (
+        not is_same_strategy
+        or "gpu.product" not in present_labels
+        or all(map(_is_settled, on_node))
+    ):
+        return found_labels
+    kept_labels = {
+        name: value for name, value in present_labels.items() if features.describes_resource(name)
+    }
+    return {
+        n: v for n, v in found_labels.items() if not features.describes_resource(n)
+    } | kept_labels
 
 
 def _device(pool: Pool, gpu: Gpu | None) -> features.Device:
@@ -72,11 +84,11 @@ def _device(pool: Pool, gpu: Gpu | None) -> features.Device:
 
 def _is_settled(gpu: Gpu) -> bool:
     """Return whether a GPU has the instances of its layout, or needs none."""
-    wanted = gpu.spec.layout_instances
-    if not wanted and (gpu.spec.layout is None or gpu.spec.allocation.by_claims):
+    layout_instances = gpu.spec.layout_instances
+    if not layout_instances and (gpu.spec.layout is None or gpu.spec.allocation.by_claims):
         return True
-    there = {s.place for s in gpu.status.slices if s.state is SliceState.ACTIVE}
-    return there == {i.place for i in wanted}
+    present_places = {s.place for s in gpu.status.slices if s.state is SliceState.ACTIVE}
+    return present_places == {i.place for i in layout_instances}
 
 
 def _software(gpus: Sequence[Gpu]) -> features.Software:

@@ -26,25 +26,33 @@ def write(
     problem: Verdict | None,
     prefix: str,
     taints: TaintsConfig,
-    now: datetime.datetime,
+    current_time: datetime.datetime,
 ) -> Iterator[Action]:
     """Yield the writes that set a node's condition and taints according to ``problem``."""
     status = "False" if problem else "True"
     reason = (problem.reason if problem else Reason.RECONCILED).value
     served = f"{pool.spec.count} GPUs of pool {pool.name} are served"
     message = (problem.message if problem else served)[:_LONGEST_MESSAGE]
-    seen = node.gpu_ready
-    if seen is None or (seen.status, seen.reason, seen.message) != (status, reason, message):
-        same = seen is not None and seen.status == status
-        since = seen.since if seen and same else now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    old_condition = node.gpu_ready
+    if old_condition is None or (
+        old_condition.status,
+        old_condition.reason,
+        old_condition.message,
+    ) != (status, reason, message):
+        is_same_status = old_condition is not None and old_condition.status == status
+        since = (
+            old_condition.since
+            if old_condition and is_same_status
+            else current_time.strftime("%Y-%m-%dT%H:%M:%SZ")
+        )
         document = node_render.with_condition(node.name, node.uid, status, reason, message, since)
         yield Apply(Manager.CONDITIONS, document, status=True)
-    wanted = {}
+    new_taints = {}
     if taints.not_ready and problem is not None:
-        wanted[NOT_READY_TAINT] = ""
+        new_taints[NOT_READY_TAINT] = ""
     if taints.present:
-        wanted[f"{prefix}/gpu"] = "present"
-    yield from _taint(node, wanted)
+        new_taints[f"{prefix}/gpu"] = "present"
+    yield from _taint(node, new_taints)
 
 
 def withdraw(node: Node) -> Iterator[Action]:
@@ -55,12 +63,12 @@ def withdraw(node: Node) -> Iterator[Action]:
     yield from _taint(node, {})
 
 
-def _taint(node: Node, wanted: dict[str, str]) -> Iterator[SetTaints]:
+def _taint(node: Node, new_taints: dict[str, str]) -> Iterator[SetTaints]:
     noted = set(filter(None, node.annotations.get(TAINTS, "").split(",")))
-    add = {key: value for key, value in wanted.items() if key not in node.taints}
-    ours = (noted & wanted.keys()) | add.keys()
+    add = {key: value for key, value in new_taints.items() if key not in node.taints}
+    ours = (noted & new_taints.keys()) | add.keys()
     if add or noted != ours:
-        remove = tuple(sorted(noted - wanted.keys()))
+        remove = tuple(sorted(noted - new_taints.keys()))
         yield SetTaints(
             node.name, node.uid, tuple(sorted(add.items())), remove, tuple(sorted(ours))
         )

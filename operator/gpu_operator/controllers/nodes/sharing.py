@@ -16,20 +16,20 @@ def find_sharing_problem(policy: GPUPolicySpec) -> str:
     config = policy.sharing.config if policy.sharing is not None else None
     if config is None:
         return ""
-    wrong, seen = [], set()
-    for one in config.resources:
-        prefix = one.name.rpartition("/")[0]
-        if not one.is_a_resource:
-            wrong.append(f"{one.short[:_SHOWN]}... is too long for a resource's name")
+    wrong, listed_keys = [], set()
+    for resource in config.resources:
+        prefix = resource.name.rpartition("/")[0]
+        if not resource.is_a_resource:
+            wrong.append(f"{resource.short[:_SHOWN]}... is too long for a resource's name")
         elif prefix not in ("", NVIDIA, policy.resource_prefix):
-            wrong.append(f"{one.name} does not have the prefix {policy.resource_prefix}")
-        elif one.short != WHOLE_RESOURCE and not one.short.startswith("mig-"):
-            wrong.append(f"{one.name} is neither {WHOLE_RESOURCE} nor mig-<profile>")
-        elif one.short != WHOLE_RESOURCE and policy.strategy is not Strategy.MIXED:
-            wrong.append(f"strategy {policy.strategy.value} offers no {one.short}")
-        elif (one.short, one.devices) in seen:
-            wrong.append(f"{one.name} is listed twice: the first entry applies")
-        seen.add((one.short, one.devices))
+            wrong.append(f"{resource.name} does not have the prefix {policy.resource_prefix}")
+        elif resource.short != WHOLE_RESOURCE and not resource.short.startswith("mig-"):
+            wrong.append(f"{resource.name} is neither {WHOLE_RESOURCE} nor mig-<profile>")
+        elif resource.short != WHOLE_RESOURCE and policy.strategy is not Strategy.MIXED:
+            wrong.append(f"strategy {policy.strategy.value} offers no {resource.short}")
+        elif (resource.short, resource.devices) in listed_keys:
+            wrong.append(f"{resource.name} is listed twice: the first entry applies")
+        listed_keys.add((resource.short, resource.devices))
     return f"sharing: {'; '.join(wrong)}" if wrong else ""
 
 
@@ -39,10 +39,10 @@ def label_sharing(gpu: Gpu) -> Mapping[str, features.Sharing]:
     GPU Feature Discovery's labels describe this sharing.
     """
     return {
-        one.name: features.Sharing(
-            replicas=one.replicas,
-            strategy=one.kind.value,
-            renamed=one.offered_as != one.name,
+        shared_resource.name: features.Sharing(
+            replicas=shared_resource.replicas,
+            strategy=shared_resource.kind.value,
+            renamed=shared_resource.offered_as != shared_resource.name,
         )
-        for one in gpu.spec.sharing
+        for shared_resource in gpu.spec.sharing
     }

@@ -24,9 +24,12 @@ def find_label_problem(world: World, node: Node) -> str:
     requested = _requested_strategy(world, node)
     if not requested or requested in list(Strategy):
         return ""
-    known = ", ".join(Strategy)
+    known_strategies = ", ".join(Strategy)
     label = f"{world.policy.resource_prefix}/{_LABEL}"
-    return f"label {label}={requested} of node {node.name} is not one of {known}: it has no effect"
+    return (
+        f"label {label}={requested} of node {node.name} is not one of {known_strategies}:"
+        " it has no effect"
+    )
 
 
 def _requested_strategy(world: World, node: Node) -> str:

@@ -16,8 +16,8 @@ def clock_verdict(pool: Pool, modelled: int, gpus: int) -> Verdict | None:
     ``gpus`` is the number of GPUs in the pool. ``modelled`` is the number of those that report a
     modelled clock.
     """
-    wanted = pool.spec.clock is Clock.MODELLED
-    if wanted and gpus and modelled == gpus:
+    is_modelled = pool.spec.clock is Clock.MODELLED
+    if is_modelled and gpus and modelled == gpus:
         return Verdict(
             True,
             Reason.MODELLED_CLOCK,
@@ -25,7 +25,7 @@ def clock_verdict(pool: Pool, modelled: int, gpus: int) -> Verdict | None:
             "slice;"
             " it differs from the time that passes on the nodes, which metrics use",
         )
-    if wanted and gpus:
+    if is_modelled and gpus:
         late = f"on {gpus - modelled} of {gpus} GPUs CUDA events still measure the node's time"
         return Verdict(False, Reason.APPLYING, late)
     if modelled:

@@ -34,15 +34,17 @@ class Documents:
     @property
     def digests(self) -> tuple[str, ...]:
         """Return the digests that identify the renderings of gpud and of the node agents."""
-        return tuple(daemonset.rendered_digest(one) for one in (self.gpud, self.agent))
+        return tuple(daemonset.rendered_digest(document) for document in (self.gpud, self.agent))
 
     def agents_change(self, world: World) -> bool:
         """Return whether the cluster's DaemonSet of the pool's node agents differs from this one.
 
         The result is false if the cluster has no such DaemonSet.
         """
-        found = world.daemon_sets.get(self.agent["metadata"]["name"])
-        return found is not None and found.rendered != daemonset.rendered_digest(self.agent)
+        daemon_set = world.daemon_sets.get(self.agent["metadata"]["name"])
+        return daemon_set is not None and daemon_set.rendered != daemonset.rendered_digest(
+            self.agent
+        )
 
 
 def make_documents(world: World, pool: Pool, node_config: NodeConfig, namespace: str) -> Documents:
@@ -55,34 +57,34 @@ def make_documents(world: World, pool: Pool, node_config: NodeConfig, namespace:
     )
 
 
-def explain_missing(world: World, wanted: Documents) -> str:
+def explain_missing(world: World, documents: Documents) -> str:
     """Return what the rollout of gpud and the node agents waits for; empty if it is complete."""
-    _, of_gpud = rollouts.progress(world, wanted.gpud)
-    return of_gpud or rollouts.progress(world, wanted.agent)[1]
+    _, of_gpud = rollouts.progress(world, documents.gpud)
+    return of_gpud or rollouts.progress(world, documents.agent)[1]
 
 
 def write(
-    world: World, wanted: Documents, namespace: str, book: PoolBook
+    world: World, documents: Documents, namespace: str, book: PoolBook
 ) -> tuple[Sequence[Action], str]:
     """Return the writes for the DaemonSets of a pool in use, and what their rollout waits for.
 
     The book's ``late_gpuds`` must be up to date.
     """
-    actions = [_apply(wanted.gpud)]
-    messages = [explain_missing(world, wanted)]
-    if wanted.agents_change(world) and book.late_gpuds:
+    actions = [_apply(documents.gpud)]
+    messages = [explain_missing(world, documents)]
+    if documents.agents_change(world) and book.late_gpuds:
         messages = [
-            rollouts.progress(world, wanted.gpud)[1],
+            rollouts.progress(world, documents.gpud)[1],
             "the node agents are updated after gpud",
         ]
     else:
-        actions.append(_apply(wanted.agent))
+        actions.append(_apply(documents.agent))
     if any(messages) and book.late_gpuds:
         messages.append(book.late_gpuds[min(book.late_gpuds)])
-    if wanted.hca is None:
+    if documents.hca is None:
         return [*actions, *withdraw(world, book.name, namespace, hca.name_of)], _sentence(messages)
-    messages.append(rollouts.progress(world, wanted.hca)[1])
-    return [*actions, _apply(wanted.hca)], _sentence(messages)
+    messages.append(rollouts.progress(world, documents.hca)[1])
+    return [*actions, _apply(documents.hca)], _sentence(messages)
 
 
 def withdraw(
@@ -93,8 +95,8 @@ def withdraw(
     Each function in ``names`` returns the name of a DaemonSet to delete. If ``names`` is empty,
     all of the pool's DaemonSets are deleted.
     """
-    found = (of(pool) for of in names or NAMES)
-    return [Delete("DaemonSet", name, namespace) for name in found if name in world.daemon_sets]
+    set_names = (of(pool) for of in names or NAMES)
+    return [Delete("DaemonSet", name, namespace) for name in set_names if name in world.daemon_sets]
 
 
 def _sentence(messages: Sequence[str]) -> str:

@@ -22,9 +22,16 @@ def room_on(gpu: Gpu) -> Rooms:
         board = geometry.board(gpu.spec.board)
         places = [s.place for s in gpu.status.slices if s.holders]
         places += [claim.place for claim in gpu.status.claimed]
-        held = [board.instance(*place) for place in places]
+        held_instances = [board.instance(*place) for place in places]
         divided = bool(gpu.status.slices or gpu.status.claims) and not _is_whole(gpu)
-        return {p.name: one for p, one in planner.room(board, held).items()} if divided else {}
+        return (
+            {
+                p.name: profile_room
+                for p, profile_room in planner.room(board, held_instances).items()
+            }
+            if divided
+            else {}
+        )
     except MigError:
         return {}  # the GPU's layout reports the error
 
@@ -64,14 +71,14 @@ class RoomSum:
 
     def put(self, name: str, rooms: Rooms) -> None:
         """Set the room on a GPU; without ``rooms`` the GPU is removed."""
-        before = self._on.pop(name, {})
+        old_rooms = self._on.pop(name, {})
         if rooms:
             self._on[name] = rooms
-        for sign, part in ((-1, before), (1, rooms)):
-            for profile, one in part.items():
-                known = self._sums.get(profile, Room(0, 0))
+        for sign, part in ((-1, old_rooms), (1, rooms)):
+            for profile, room in part.items():
+                room_sum = self._sums.get(profile, Room(0, 0))
                 self._sums[profile] = Room(
-                    known.now + sign * one.now, known.packed + sign * one.packed
+                    room_sum.now + sign * room.now, room_sum.packed + sign * room.packed
                 )
         if not self._on:
             self._sums = {}

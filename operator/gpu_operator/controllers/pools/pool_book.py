@@ -69,12 +69,12 @@ class PoolBook:
         """
         ours = node is not None and holder == self.name
         selected = pool is not None and node is not None and membership.selects(pool, node)
-        wanted = pool is not None and selected and not pool.meta.deleting
+        is_wanted = pool is not None and selected and not pool.meta.deleting
         labelled = node is not None and node.labels.get(POOL_LABEL) == self.name
-        known = (self.nodes, self.conflicts, self.labelled)
-        concerns = ours or labelled or wanted or any(name in names for names in known)
-        facts = (ours, wanted and not ours, labelled)
-        for names, fact in zip(known, facts, strict=True):
+        name_sets = (self.nodes, self.conflicts, self.labelled)
+        concerns = ours or labelled or is_wanted or any(name in names for names in name_sets)
+        facts = (ours, is_wanted and not ours, labelled)
+        for names, fact in zip(name_sets, facts, strict=True):
             names.add(name) if fact else names.discard(name)
         if ours:
             self.dirty.add(name)
@@ -102,10 +102,10 @@ class PoolBook:
 
 def make_book(world: World, name: str) -> PoolBook:
     """Make the ``PoolBook`` of the pool ``name`` from all nodes and GPUs of ``world``."""
-    book, held = PoolBook(name), membership.pools_by_node(world)
+    book, node_pools = PoolBook(name), membership.pools_by_node(world)
     pool = world.pools.get(name)
     for node in world.nodes.values():
-        book.note_node(pool, node.name, node, held.get(node.name, ""))
+        book.note_node(pool, node.name, node, node_pools.get(node.name, ""))
     for gpu in world.gpus.values():
-        book.note_gpu(gpu.name, gpu, live=membership.belongs_to_pool(gpu, world, held))
+        book.note_gpu(gpu.name, gpu, live=membership.belongs_to_pool(gpu, world, node_pools))
     return book

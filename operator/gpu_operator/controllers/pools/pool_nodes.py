@@ -28,14 +28,14 @@ def populate(
     pool: Pool,
     node: Node,
     on_node: Sequence[Gpu],
-    now: datetime.datetime,
+    current_time: datetime.datetime,
     *,
     dra: bool,
 ) -> Iterable[Action]:
     """Yield the writes of a node's labels and GPUs."""
     if any(g.spec.pool != pool.name for g in on_node):
         return  # another pool has not released the node yet
-    yield from labels.write(world, pool, node, on_node, now)
+    yield from labels.write(world, pool, node, on_node, current_time)
     existing = {g.spec.index: g for g in on_node}
     for index in range(pool.spec.count):
         spec = GPUSpec(
@@ -54,8 +54,8 @@ def populate(
             ),
             **pool.spec.facts.to_json(),
         )
-        known = existing.get(index)
-        if known is None or not _is_current(known, spec, node):
+        existing_gpu = existing.get(index)
+        if existing_gpu is None or not _is_current(existing_gpu, spec, node):
             yield Apply(Manager.CHILDREN, gpu_render.gpu(spec, node.uid))
 
 
@@ -67,12 +67,12 @@ _OTHERS: Final[Mapping[str, Any]] = {  # fields of other field managers
 }
 
 
-def _is_current(gpu: Gpu, wanted: GPUSpec, node: Node) -> bool:
-    if gpu.meta.deleting or gpu.spec.uuid != wanted.uuid:
+def _is_current(gpu: Gpu, expected_spec: GPUSpec, node: Node) -> bool:
+    if gpu.meta.deleting or gpu.spec.uuid != expected_spec.uuid:
         return True  # it must be deleted first
-    metadata = gpu_render.gpu(wanted, node.uid)["metadata"]
+    metadata = gpu_render.gpu(expected_spec, node.uid)["metadata"]
     return (
-        gpu.spec.model_copy(update=_OTHERS) == wanted
+        gpu.spec.model_copy(update=_OTHERS) == expected_spec
         and metadata["labels"].items() <= gpu.meta.labels.items()
         and metadata["annotations"].items() <= gpu.meta.annotations.items()
         and FINALIZER in gpu.meta.finalizers
@@ -97,10 +97,10 @@ def find_problem(
     for index in range(pool.spec.count):
         gpu = of_node.get(index)
         if gpu is None:
-            others = {g.spec.pool for g in on_node} - {pool.name}
+            other_pools = {g.spec.pool for g in on_node} - {pool.name}
             message = (
-                f"pool {min(others)} has not released the node yet"
-                if others
+                f"pool {min(other_pools)} has not released the node yet"
+                if other_pools
                 else f"GPU {index} does not exist yet"
             )
             return Verdict(True, Reason.WAITING_FOR_AGENT, message)

@@ -79,7 +79,7 @@ def reconcile(
     name: str,
     node_config: NodeConfig,
     namespace: str,
-    now: datetime.datetime,
+    current_time: datetime.datetime,
     book: PoolBook | None = None,
 ) -> Outcome:
     """Reconcile one pool, or release what is left of a deleted pool.
@@ -91,112 +91,128 @@ def reconcile(
         (world.gpus[n] for n in book.leaving), key=lambda g: (g.spec.node_name, g.spec.index)
     )
     pool, nodes = world.pools.get(name), len(book.nodes)
-    this = Decision(world, name, pool, node_config, namespace, now, book, leaving, nodes)
+    decision = Decision(
+        world, name, pool, node_config, namespace, current_time, book, leaving, nodes
+    )
     for step in STEPS:
-        step(this)
-    return Outcome(tuple(this.actions))
+        step(decision)
+    return Outcome(tuple(decision.actions))
 
 
-def add_finalizer(this: Decision) -> None:
+def add_finalizer(decision: Decision) -> None:
     """Add the finalizer, which keeps the pool until its nodes and GPUs are released."""
-    pool = this.pool
+    pool = decision.pool
     if pool is not None and not pool.meta.deleting and FINALIZER not in pool.meta.finalizers:
-        this.actions.append(_finalizer(pool.meta))
+        decision.actions.append(_finalizer(pool.meta))
 
 
-def release_gpus(this: Decision) -> None:
+def release_gpus(decision: Decision) -> None:
     """Release the GPUs that no longer belong to the pool."""
-    for gpu in this.leaving:
-        this.actions += release(gpu, node_gone=membership.node_is_gone(gpu, this.world))
+    for gpu in decision.leaving:
+        decision.actions += release(gpu, node_gone=membership.node_is_gone(gpu, decision.world))
 
 
-def write_pods(this: Decision) -> None:
+def write_pods(decision: Decision) -> None:
     """Write the pool's DaemonSets.
 
     They are written before the GPU objects, so that the DaemonSets' pods start while the GPU
     objects are being written.
     """
-    if this.pool is not None and this.in_use:
+    if decision.pool is not None and decision.in_use:
         documents = daemon_sets.make_documents(
-            this.world, this.pool, this.node_config, this.namespace
+            decision.world, decision.pool, decision.node_config, decision.namespace
         )
-        _look_at_nodes(this.world, this.pool, this.book, documents, this.node_config, this.now)
-        this.updated, _ = rollouts.progress(this.world, documents.agent)
-        pods, this.rollout = daemon_sets.write(this.world, documents, this.namespace, this.book)
-        this.actions += pods
+        _look_at_nodes(
+            decision.world,
+            decision.pool,
+            decision.book,
+            documents,
+            decision.node_config,
+            decision.now,
+        )
+        decision.updated, _ = rollouts.progress(decision.world, documents.agent)
+        pods, decision.rollout = daemon_sets.write(
+            decision.world, documents, decision.namespace, decision.book
+        )
+        decision.actions += pods
 
 
-def write_gpus(this: Decision) -> None:
+def write_gpus(decision: Decision) -> None:
     """Write the labels and GPU objects of the nodes that changed."""
-    if this.pool is not None and this.in_use:
-        parts = this.book.parts
-        this.actions += [action for name in sorted(parts) for action in parts[name].populate]
+    if decision.pool is not None and decision.in_use:
+        parts = decision.book.parts
+        decision.actions += [action for name in sorted(parts) for action in parts[name].populate]
 
 
-def unlabel_nodes(this: Decision) -> None:
+def unlabel_nodes(decision: Decision) -> None:
     """Remove the labels of each node that has left the pool, once its GPUs in the pool are gone."""
-    this.actions += _unlabel(this.world, this.book, this.world.gpus_by_node())
+    decision.actions += _unlabel(decision.world, decision.book, decision.world.gpus_by_node())
 
 
-def withdraw_pods(this: Decision) -> None:
+def withdraw_pods(decision: Decision) -> None:
     """Delete the DaemonSets of a pool without nodes."""
-    if this.pool is None or not this.in_use:
-        this.actions += daemon_sets.withdraw(this.world, this.name, this.namespace)
+    if decision.pool is None or not decision.in_use:
+        decision.actions += daemon_sets.withdraw(decision.world, decision.name, decision.namespace)
 
 
-def write_readiness(this: Decision) -> None:
+def write_readiness(decision: Decision) -> None:
     """Write each node's readiness.
 
     After a change of the resource prefix, a node is ready only when its status lists the new
     prefix.
     """
-    if this.pool is None:
+    if decision.pool is None:
         return
-    world, book, pool = this.world, this.book, this.pool
-    this.problems = {n: book.problems[n] for n in sorted(book.problems)}
-    prefix, taints = _prefix(world), this.node_config.taints
-    if this.problems or this.rollout or pool.status.resource_prefix == prefix:
-        this.actions += [a for n in sorted(book.parts) for a in book.parts[n].readiness]
+    world, book, pool = decision.world, decision.book, decision.pool
+    decision.problems = {n: book.problems[n] for n in sorted(book.problems)}
+    prefix, taints = _prefix(world), decision.node_config.taints
+    if decision.problems or decision.rollout or pool.status.resource_prefix == prefix:
+        decision.actions += [a for n in sorted(book.parts) for a in book.parts[n].readiness]
         return
     members = [world.nodes[n] for n in sorted(book.nodes)]
-    this.problems = _find_late_nodes(world, members, world.gpus_by_node())
+    decision.problems = _find_late_nodes(world, members, world.gpus_by_node())
     for node in members:
-        problem = this.problems.get(node.name)
-        this.actions += readiness.write(node, pool, problem, prefix, taints, this.now)
+        problem = decision.problems.get(node.name)
+        decision.actions += readiness.write(node, pool, problem, prefix, taints, decision.now)
 
 
-def write_status(this: Decision) -> None:
+def write_status(decision: Decision) -> None:
     """Write the pool's status and conditions."""
-    if this.pool is None:
+    if decision.pool is None:
         return
-    world, book, pool, nodes = this.world, this.book, this.pool, len(this.book.nodes)
-    served = nodes and not this.problems and not this.rollout
+    world, book, pool = decision.world, decision.book, decision.pool
+    nodes = len(book.nodes)
+    served = nodes and not decision.problems and not decision.rollout
     status = GPUPoolStatus(
         nodes=nodes,
-        ready_nodes=min(this.updated, nodes - len(this.problems)),
+        ready_nodes=min(decision.updated, nodes - len(decision.problems)),
         gpus=len(book.gpus),
         resource_prefix=_prefix(world) if served else pool.status.resource_prefix,
         conflicts=tuple(sorted(book.conflicts)),
     )
-    wanted = _verdicts(world, pool, nodes, this.leaving, status, this.problems, this.rollout)
-    wanted = _with_idle_fields(wanted, pool.spec, this.node_config)
-    wanted = with_write_refusal(wanted, world.refused_writes.get(("GPUPool", this.name), ""))
+    new_verdicts = _verdicts(
+        world, pool, nodes, decision.leaving, status, decision.problems, decision.rollout
+    )
+    new_verdicts = _with_idle_fields(new_verdicts, pool.spec, decision.node_config)
+    new_verdicts = with_write_refusal(
+        new_verdicts, world.refused_writes.get(("GPUPool", decision.name), "")
+    )
     if (scattered := fragmentation.fragmentation_verdict(book.room.rooms)) is not None:
-        wanted = {**wanted, ConditionType.FRAGMENTED: scattered}
+        new_verdicts = {**new_verdicts, ConditionType.FRAGMENTED: scattered}
     if (clock := clocks.clock_verdict(pool, len(book.modelled), len(book.gpus))) is not None:
-        wanted = {**wanted, ConditionType.MODELLED_CLOCK: clock}
-    this.actions += report(pool.meta, pool.status, status, wanted, this.now)
+        new_verdicts = {**new_verdicts, ConditionType.MODELLED_CLOCK: clock}
+    decision.actions += report(pool.meta, pool.status, status, new_verdicts, decision.now)
 
 
-def drop_finalizer(this: Decision) -> None:
+def drop_finalizer(decision: Decision) -> None:
     """Remove the finalizer of a deleted pool once nothing is left of it."""
-    pool = this.pool
+    pool = decision.pool
     if pool is None or not pool.meta.deleting or FINALIZER not in pool.meta.finalizers:
         return
-    sets = {of(this.name) for of in daemon_sets.NAMES}
-    if not this.in_use and sets.isdisjoint(this.world.daemon_sets):
+    sets = {of(decision.name) for of in daemon_sets.NAMES}
+    if not decision.in_use and sets.isdisjoint(decision.world.daemon_sets):
         index = pool.meta.finalizers.index(FINALIZER)
-        this.actions.append(DropFinalizer("GPUPool", this.name, pool.meta.uid, index))
+        decision.actions.append(DropFinalizer("GPUPool", decision.name, pool.meta.uid, index))
 
 
 # The order of the actions. The API server may refuse creations, which must not delay releases;
@@ -218,23 +234,31 @@ def _look_at_nodes(
     world: World,
     pool: Pool,
     book: PoolBook,
-    wanted: daemon_sets.Documents,
+    documents: daemon_sets.Documents,
     node_config: NodeConfig,
-    now: datetime.datetime,
+    current_time: datetime.datetime,
 ) -> None:
     """Update the book for changed nodes, or for all nodes if the rules have changed."""
     # The running agents are not outdated until their DaemonSet is changed.
-    in_force = None if wanted.agents_change(world) else wanted.agent
+    in_force = None if documents.agents_change(world) else documents.agent
     dra, taints = node_config.dra.enabled, node_config.taints
-    rules = (pool.meta.uid, pool.spec, world.policy, wanted.digests, in_force is None, taints, dra)
+    rules = (
+        pool.meta.uid,
+        pool.spec,
+        world.policy,
+        documents.digests,
+        in_force is None,
+        taints,
+        dra,
+    )
     book.invalidate_if_rules_changed(repr(rules))
     by_node, prefix = world.gpus_by_node(), _prefix(world)
     for name in sorted(book.dirty):
         node, on_node = world.nodes[name], by_node.get(name, ())
         problem = pool_nodes.find_problem(world, pool, in_force, node, on_node)
         part = Part(
-            tuple(pool_nodes.populate(world, pool, node, on_node, now, dra=dra)),
-            tuple(readiness.write(node, pool, problem, prefix, taints, now)),
+            tuple(pool_nodes.populate(world, pool, node, on_node, current_time, dra=dra)),
+            tuple(readiness.write(node, pool, problem, prefix, taints, current_time)),
         )
         book.parts.pop(name, None)
         book.problems.pop(name, None)
@@ -243,7 +267,7 @@ def _look_at_nodes(
         if problem is not None:
             book.problems[name] = problem
         book.late_gpuds.pop(name, None)
-        if late := rollouts.explain_late_gpud(world, wanted.gpud, node):
+        if late := rollouts.explain_late_gpud(world, documents.gpud, node):
             book.late_gpuds[name] = late
     book.dirty.clear()
 
@@ -285,9 +309,9 @@ def _verdicts(
         deleting = Verdict(True, Reason.DELETING, message)
         return verdicts(Verdict(False, Reason.DELETING, message), progressing=deleting)
     if pool.spec.board not in geometry.BOARDS:
-        known = ", ".join(geometry.BOARDS)
+        known_boards = ", ".join(geometry.BOARDS)
         return refusal_verdicts(
-            Reason.UNKNOWN_BOARD, f"unknown board {pool.spec.board!r}; known boards: {known}"
+            Reason.UNKNOWN_BOARD, f"unknown board {pool.spec.board!r}; known boards: {known_boards}"
         )
     degraded = next((p for p in problems.values() if p.reason in FAILURES), None)
     progressing = _progressing_verdict(world, problems, leaving, rollout)
@@ -297,8 +321,8 @@ def _verdicts(
         )
         return verdicts(conflict, accepted=conflict, progressing=progressing, degraded=degraded)
     if not nodes:
-        wanted = ",".join(f"{k}={v}" for k, v in sorted(pool.spec.node_selector.items()))
-        none = Verdict(False, Reason.NO_NODES, f"no node has the labels {wanted}")
+        selector_text = ",".join(f"{k}={v}" for k, v in sorted(pool.spec.node_selector.items()))
+        none = Verdict(False, Reason.NO_NODES, f"no node has the labels {selector_text}")
         return verdicts(none, progressing=progressing)
     if problems:
         first = degraded or next(iter(problems.values()))
@@ -312,17 +336,19 @@ def _verdicts(
     return verdicts(ready, progressing=progressing, degraded=degraded)
 
 
-def _with_idle_fields(wanted: Verdicts, spec: GPUPoolSpec, node_config: NodeConfig) -> Verdicts:
+def _with_idle_fields(
+    new_verdicts: Verdicts, spec: GPUPoolSpec, node_config: NodeConfig
+) -> Verdicts:
     """Return the conditions, with fields without effect in the message of Accepted."""
     idle = []
     if spec.hcas is not None and not node_config.rdma.enabled:
         idle.append("spec.hcas has no effect: RDMA is off (the chart's rdma.enabled)")
     if spec.allocation.by_claims and not node_config.dra.enabled:
         idle.append("spec.allocation has no effect: DRA is off (the chart's dra.enabled)")
-    if not idle or not wanted[ConditionType.ACCEPTED].true:
-        return wanted
+    if not idle or not new_verdicts[ConditionType.ACCEPTED].true:
+        return new_verdicts
     partly = Verdict(True, Reason.PARTIALLY_ACCEPTED, "; ".join(idle))
-    return {**wanted, ConditionType.ACCEPTED: partly}
+    return {**new_verdicts, ConditionType.ACCEPTED: partly}
 
 
 def _progressing_verdict(
@@ -347,20 +373,20 @@ def _find_late_nodes(
     world: World, nodes: Sequence[Node], by_node: Mapping[str, Sequence[Gpu]]
 ) -> dict[str, Verdict]:
     """Return the nodes that do not offer their slices with the prefix in force yet."""
-    found = {}
+    late_nodes = {}
     for node in nodes:
         slices = (s for gpu in by_node.get(node.name, ()) for s in gpu.status.slices)
         late = offers.explain_late_offer(world, node, slices)
         if late:
-            found[node.name] = Verdict(True, Reason.WAITING_FOR_KUBELET, late)
-    return found
+            late_nodes[node.name] = Verdict(True, Reason.WAITING_FOR_KUBELET, late)
+    return late_nodes
 
 
 def _describe_conflicts(world: World, names: Sequence[str]) -> str:
-    held = membership.pools_by_node(world)
+    node_pools = membership.pools_by_node(world)
     messages = [
-        f"node {name} belongs to the older pool {held[name]}"
-        if name in held
+        f"node {name} belongs to the older pool {node_pools[name]}"
+        if name in node_pools
         else f"node {name} has a name longer than 63 characters"
         for name in names
     ]

@@ -13,15 +13,15 @@ def progress(world: World, document: Mapping[str, Any]) -> tuple[int, str]:
     The second result is a text; it is empty if the rollout is complete.
     """
     name = document["metadata"]["name"]
-    found = world.daemon_sets.get(name)
-    if found is None or found.rendered != daemonset.rendered_digest(document):
+    daemon_set = world.daemon_sets.get(name)
+    if daemon_set is None or daemon_set.rendered != daemonset.rendered_digest(document):
         return 0, f"DaemonSet {name} is being written"
-    if not found.observed:
+    if not daemon_set.observed:
         return 0, f"DaemonSet {name} is being rolled out"
-    if found.updated < found.pods:
-        done = f"{found.updated} of {found.pods} pods are up to date"
-        return found.updated, f"DaemonSet {name} is being rolled out: {done}"
-    return found.updated, ""
+    if daemon_set.updated < daemon_set.pods:
+        progress_text = f"{daemon_set.updated} of {daemon_set.pods} pods are up to date"
+        return daemon_set.updated, f"DaemonSet {name} is being rolled out: {progress_text}"
+    return daemon_set.updated, ""
 
 
 def explain_old_agent(world: World, document: Mapping[str, Any], node: Node) -> str:
@@ -44,12 +44,12 @@ def explain_late_gpud(world: World, document: Mapping[str, Any], node: Node) -> 
     node has a ready gpud with this rendering, the node is not ready, or the node has no pod of
     Tessera. In the last case, affinity or taints may keep Tessera's pods off the node.
     """
-    digest, there = daemonset.rendered_digest(document), world.gpuds.get(node.name, ())
-    new = [pod for pod in there if pod.rendered == digest]
-    nothing_to_lose = not node.ready or not (there or node.name in world.agents)
-    if nothing_to_lose or any(not pod.problem for pod in new):
+    digest, gpud_pods = daemonset.rendered_digest(document), world.gpuds.get(node.name, ())
+    updated_pods = [pod for pod in gpud_pods if pod.rendered == digest]
+    nothing_to_lose = not node.ready or not (gpud_pods or node.name in world.agents)
+    if nothing_to_lose or any(not pod.problem for pod in updated_pods):
         return ""
-    failing = next((pod for pod in new if pod.failing), None)
+    failing = next((pod for pod in updated_pods if pod.failing), None)
     if failing is None:
         return f"gpud of node {node.name} has not started yet"
     return f"gpud {failing.name} of node {node.name}: {failing.problem}"

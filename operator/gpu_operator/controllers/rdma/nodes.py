@@ -56,15 +56,15 @@ class NodeState:
         """Return the seconds until the node counts as silent; 0 or less if it does already."""
         return self._heartbeat_s + SILENT_AFTER_S - now_s
 
-    def apply(self, seen: SeenTables | None, now_s: float) -> None:
+    def apply(self, seen_tables: SeenTables | None, now_s: float) -> None:
         """Record the present state of the node's RDMANodeTables object; None if there is no object.
 
         If the object's status changed, the agent counts as alive.
         """
-        before = self.seen.status if self.seen is not None else None
-        if seen is not None and seen.status != before and seen.status.time:
+        old_status = self.seen.status if self.seen is not None else None
+        if seen_tables is not None and seen_tables.status != old_status and seen_tables.status.time:
             self.record_heartbeat(now_s)
-        self.seen = seen
+        self.seen = seen_tables
 
     def due_write(
         self, tables: NodeTables, revision: int, now_ms: int
@@ -85,21 +85,24 @@ class NodeState:
     def _due_write(
         self, tables: NodeTables, revision: int, now_ms: int
     ) -> tuple[int, Packed] | None:
-        seen = self.seen
-        known, self._tables = self._tables, tables
-        if known is None or not _same(known, tables):
-            if not self._sent and seen is not None:
-                packed = self._pack(tables, seen.generation)
-                if packed.digest == seen.digest:  # the operator has just started
-                    self._sent = [Sent(revision, seen.generation, seen.digest)]
+        seen_tables = self.seen
+        old_tables, self._tables = self._tables, tables
+        if old_tables is None or not _same(old_tables, tables):
+            if not self._sent and seen_tables is not None:
+                packed = self._pack(tables, seen_tables.generation)
+                if packed.digest == seen_tables.digest:  # the operator has just started
+                    self._sent = [Sent(revision, seen_tables.generation, seen_tables.digest)]
                     return None
             return self._send(revision, now_ms)
         last = self._sent[-1]
-        if seen is not None and self._refused_as_old(seen, now_ms):
+        if seen_tables is not None and self._refused_as_old(seen_tables, now_ms):
             return self._send(revision, now_ms)
-        if seen is not None and (seen.generation, seen.digest) == (last.generation, last.digest):
+        if seen_tables is not None and (seen_tables.generation, seen_tables.digest) == (
+            last.generation,
+            last.digest,
+        ):
             return None
-        if seen is not None and seen.generation >= last.generation:
+        if seen_tables is not None and seen_tables.generation >= last.generation:
             return self._send(revision, now_ms)  # another writer has changed the object
         return last.generation, self._pack(tables, last.generation)
 
@@ -129,11 +132,18 @@ class NodeState:
         acknowledged. This generation is returned only if this operator sent the tables in the
         spec, and if their generation is at least as high.
         """
-        seen = self.seen
-        if seen is None or seen.status.hcad is not HcadState.ENFORCING:
+        seen_tables = self.seen
+        if seen_tables is None or seen_tables.status.hcad is not HcadState.ENFORCING:
             return 0
-        ours = any((s.generation, s.digest) == (seen.generation, seen.digest) for s in self._sent)
-        return seen.status.generation if ours and seen.status.generation <= seen.generation else 0
+        ours = any(
+            (s.generation, s.digest) == (seen_tables.generation, seen_tables.digest)
+            for s in self._sent
+        )
+        return (
+            seen_tables.status.generation
+            if ours and seen_tables.status.generation <= seen_tables.generation
+            else 0
+        )
 
     def prune_sent(self) -> None:
         """Drop sent tables that are older than the acknowledged ones."""
@@ -152,22 +162,24 @@ class NodeState:
         return self._packer.pack(replace(tables, generation=generation))
 
     def _next_generation(self, now_ms: int) -> int:
-        known = [sent.generation for sent in self._sent[-1:]]
+        generations = [sent.generation for sent in self._sent[-1:]]
         if self.seen is not None:
-            known.append(self.seen.generation)
-            known += [self.seen.status.generation] if self._is_ahead(self.seen, now_ms) else []
-        return max(known) + 1 if known else now_ms
+            generations.append(self.seen.generation)
+            generations += (
+                [self.seen.status.generation] if self._is_ahead(self.seen, now_ms) else []
+            )
+        return max(generations) + 1 if generations else now_ms
 
-    def _refused_as_old(self, seen: SeenTables, now_ms: int) -> bool:
-        return seen.status.hcad is HcadState.REFUSED and self._is_ahead(seen, now_ms)
+    def _refused_as_old(self, seen_tables: SeenTables, now_ms: int) -> bool:
+        return seen_tables.status.hcad is HcadState.REFUSED and self._is_ahead(seen_tables, now_ms)
 
-    def _is_ahead(self, seen: SeenTables, now_ms: int) -> bool:
-        return seen.generation < seen.status.generation <= now_ms + _AHEAD_MS
+    def _is_ahead(self, seen_tables: SeenTables, now_ms: int) -> bool:
+        return seen_tables.generation < seen_tables.status.generation <= now_ms + _AHEAD_MS
 
 
-def _same(one: NodeTables, other: NodeTables) -> bool:
+def _same(first: NodeTables, second: NodeTables) -> bool:
     """Return whether the tables are equal.
 
     The common part of two tables is the same object as long as nothing in it has changed.
     """
-    return one is other or one == other
+    return first is second or first == second

@@ -169,25 +169,33 @@ class SpecReader:
         objects.get(kind, {}).pop(key, None)
 
     def _refresh_policy(self, document: Document) -> SeenPolicy | None:
-        known = self._policies.get(_key(document))
+        earlier_policy = self._policies.get(_key(document))
         meta = meta_of({**document, "kind": POLICY_KIND})
-        if known is None or not _is_same_spec(known.meta, meta):
+        if earlier_policy is None or not _is_same_spec(earlier_policy.meta, meta):
             return None
         status = _status(document, RDMANetworkPolicyStatus)
-        return replace(known, meta=meta, status=status, version=_version(document))
+        return replace(earlier_policy, meta=meta, status=status, version=_version(document))
 
     def _refresh_network(self, document: Document) -> SeenNetwork | None:
-        known = self._networks.get(_key(document))
+        earlier_network = self._networks.get(_key(document))
         meta = meta_of({**document, "kind": NETWORK_KIND})
         # What takes the place of an invalid network depends on its status.
-        if known is None or known.network is None or not _is_same_spec(known.meta, meta):
+        if (
+            earlier_network is None
+            or earlier_network.network is None
+            or not _is_same_spec(earlier_network.meta, meta)
+        ):
             return None
         status = _status(document, RDMANetworkStatus)
-        return replace(known, meta=meta, status=status, version=_version(document))
+        return replace(earlier_network, meta=meta, status=status, version=_version(document))
 
 
-def _is_same_spec(known: Meta, meta: Meta) -> bool:
-    return (known.uid, known.generation, known.created) == (meta.uid, meta.generation, meta.created)
+def _is_same_spec(earlier_meta: Meta, meta: Meta) -> bool:
+    return (earlier_meta.uid, earlier_meta.generation, earlier_meta.created) == (
+        meta.uid,
+        meta.generation,
+        meta.created,
+    )
 
 
 def _key(document: Document) -> str:
@@ -203,10 +211,10 @@ def read_tables(document: Document) -> SeenTables:
         status = RDMANodeTablesStatus.model_validate(document.get("status") or {})
     except ValidationError:
         status = RDMANodeTablesStatus()
-    found = digest(str(spec.get("encoding") or ""), str(spec.get("tables") or ""))
+    tables_digest = digest(str(spec.get("encoding") or ""), str(spec.get("tables") or ""))
     generation = int(spec.get("generation") or 0)
     uid, version = metadata.get("uid", ""), _version(document)
-    return SeenTables(metadata["name"], uid, generation, found, status, version)
+    return SeenTables(metadata["name"], uid, generation, tables_digest, status, version)
 
 
 def read_heartbeat(document: Document) -> str:

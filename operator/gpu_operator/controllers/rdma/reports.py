@@ -51,7 +51,7 @@ def accepted_finding(unreadable: str, problems: Sequence[PolicyError] = ()) -> F
     if unreadable:
         return Finding("False", Reason.INVALID_SPEC, unreadable)
     if problems:
-        large = all(isinstance(one, OverBudgetError) for one in problems)
+        large = all(isinstance(problem, OverBudgetError) for problem in problems)
         reason = Reason.OUT_OF_BUDGET if large else Reason.INVALID_SPEC
         return Finding("False", reason, "; ".join(map(str, problems)))
     return Finding("True", Reason.ACCEPTED)
@@ -78,10 +78,10 @@ class Reaches:
         The condition is True if all nodes are alive and have acknowledged the revision.
         """
         step = bisect.bisect_right(self._steps, revision)
-        found = self._known.get(step)
-        if found is None:
-            found = self._known[step] = self._compute(revision)
-        return found
+        reach = self._known.get(step)
+        if reach is None:
+            reach = self._known[step] = self._compute(revision)
+        return reach
 
     def _compute(self, revision: int) -> Reach:
         total, silent = len(self._below), self._silent
@@ -138,19 +138,19 @@ def with_invalid_spec(of: Reach) -> Reach:
 def report(
     meta: Meta,
     namespace: str,
-    before: RDMAStatus,
-    after: RDMAStatus,
-    found: Sequence[tuple[ConditionType, Finding]],
-    now: datetime.datetime,
+    old_status: RDMAStatus,
+    new_status: RDMAStatus,
+    findings: Sequence[tuple[ConditionType, Finding]],
+    current_time: datetime.datetime,
 ) -> tuple[Action, ...]:
     """Return the action that writes the status of an object, and events for changed conditions.
 
-    There are no actions if nothing changed. ``before`` is the present status.
+    There are no actions if nothing changed. ``old_status`` is the present status.
     """
-    conditions = _conditions(found, before.conditions, meta.generation, now)
+    conditions = _conditions(findings, old_status.conditions, meta.generation, current_time)
     update = {"observed_generation": meta.generation, "conditions": conditions}
-    complete = after.model_copy(update=update)
-    if complete == before:
+    complete = new_status.model_copy(update=update)
+    if complete == old_status:
         return ()
     document: dict[str, Any] = {
         "apiVersion": API_VERSION,
@@ -161,66 +161,73 @@ def report(
     if namespace:
         document["metadata"]["namespace"] = namespace
     write = Apply(Manager.STATUS, document, status=True)
-    return (write, *_events(meta, namespace, before.conditions, conditions))
+    return (write, *_events(meta, namespace, old_status.conditions, conditions))
 
 
 def _conditions(
-    found: Sequence[tuple[ConditionType, Finding]],
-    before: Sequence[Condition],
+    findings: Sequence[tuple[ConditionType, Finding]],
+    old_conditions: Sequence[Condition],
     generation: int,
-    now: datetime.datetime,
+    current_time: datetime.datetime,
 ) -> tuple[Condition, ...]:
-    known = {condition.type: condition for condition in before}
-    moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    conditions_by_type = {condition.type: condition for condition in old_conditions}
+    moment = current_time.strftime("%Y-%m-%dT%H:%M:%SZ")
     result = []
-    for kind, finding in found:
-        old = known.get(kind.value)
-        same = old is not None and old.status == finding.status
+    for kind, finding in findings:
+        old_condition = conditions_by_type.get(kind.value)
+        is_same_status = old_condition is not None and old_condition.status == finding.status
         message = finding.message[:_MESSAGE_LENGTH]
         result.append(
             Condition(
                 type=kind.value,
                 status=finding.status,
                 reason=finding.reason.value,
-                message=_keep_message(old, finding, message, generation),
-                last_transition_time=old.last_transition_time if old and same else moment,
+                message=_keep_message(old_condition, finding, message, generation),
+                last_transition_time=old_condition.last_transition_time
+                if old_condition and is_same_status
+                else moment,
                 observed_generation=generation,
             )
         )
     return tuple(result)
 
 
-def _keep_message(old: Condition | None, finding: Finding, message: str, generation: int) -> str:
+def _keep_message(
+    old_condition: Condition | None, finding: Finding, message: str, generation: int
+) -> str:
     """Return the former message if the new one differs only slightly in its numbers.
 
     The share of a budget that a policy uses depends on the pods of all namespaces. A tenant who
     creates and deletes a pod must not cause writes to the statuses of all refused policies in
     the cluster.
     """
-    if old is None or finding.reason is not Reason.OUT_OF_BUDGET:
+    if old_condition is None or finding.reason is not Reason.OUT_OF_BUDGET:
         return message
-    was = (old.status, old.reason, old.observed_generation)
-    if was != (finding.status, finding.reason.value, generation):
+    old_state = (old_condition.status, old_condition.reason, old_condition.observed_generation)
+    if old_state != (finding.status, finding.reason.value, generation):
         return message
-    if _FIGURE.sub("0", old.message) != _FIGURE.sub("0", message):
+    if _FIGURE.sub("0", old_condition.message) != _FIGURE.sub("0", message):
         return message
-    pairs = zip(_FIGURE.findall(old.message), _FIGURE.findall(message), strict=True)
+    pairs = zip(_FIGURE.findall(old_condition.message), _FIGURE.findall(message), strict=True)
     near = all(abs(int(a) - int(b)) * _MOVED <= int(a) for a, b in pairs)
-    return old.message if near else message
+    return old_condition.message if near else message
 
 
 def _events(
-    meta: Meta, namespace: str, before: Sequence[Condition], after: Sequence[Condition]
+    meta: Meta,
+    namespace: str,
+    old_conditions: Sequence[Condition],
+    new_conditions: Sequence[Condition],
 ) -> Iterator[Record]:
     """Yield the events for changed conditions.
 
     The reason of an event is Rejected if the spec is not accepted, and otherwise the
     condition's.
     """
-    known = {c.type: (c.status, c.reason, c.observed_generation) for c in before}
-    for condition in after:
-        was = known.get(condition.type, ("", "", 0))
-        if was == (condition.status, condition.reason, condition.observed_generation):
+    old_states = {c.type: (c.status, c.reason, c.observed_generation) for c in old_conditions}
+    for condition in new_conditions:
+        old_state = old_states.get(condition.type, ("", "", 0))
+        if old_state == (condition.status, condition.reason, condition.observed_generation):
             continue
         reason, message, warning = condition.reason, condition.message, True
         if condition.type == ConditionType.ACCEPTED.value:
@@ -229,7 +236,9 @@ def _events(
             message, reason = f"{reason}: {message}", "Rejected"
         elif condition.type == ConditionType.SECOND_LAYER.value:
             warning = reason == Reason.ENGINE_ONLY.value
-            if not warning and (condition.status != "True" or was[1] != Reason.ENGINE_ONLY.value):
+            if not warning and (
+                condition.status != "True" or old_state[1] != Reason.ENGINE_ONLY.value
+            ):
                 continue  # of what is not reported yet, and of rules that were never missing
         elif condition.status == "True":
             warning = False

@@ -16,13 +16,13 @@ def with_cel_rules(*pairs: tuple[str, str]) -> ConfigDict:
     """Return a model configuration with CEL rules (rule and message), which the API server
     enforces.
     """
-    found: list[JsonValue] = [{"rule": rule, "message": message} for rule, message in pairs]
+    rules: list[JsonValue] = [{"rule": rule, "message": message} for rule, message in pairs]
     return ConfigDict(
         alias_generator=to_camel,
         populate_by_name=True,
         extra="forbid",
         frozen=True,
-        json_schema_extra={"x-kubernetes-validations": found},
+        json_schema_extra={"x-kubernetes-validations": rules},
     )
 
 

@@ -65,17 +65,17 @@ class Packer:
             text = self._shared + own
             return Packed(Encoding.PLAIN, text, digest(Encoding.PLAIN, text))
         deflating = self._deflating.copy()
-        rest = _base64(self._rest + deflating.compress(own.encode()) + deflating.flush())
-        held = len(self._held) + len(rest)
-        if held > MAX_PACKED_BYTES:
+        packed_tail = _base64(self._rest + deflating.compress(own.encode()) + deflating.flush())
+        packed_bytes = len(self._held) + len(packed_tail)
+        if packed_bytes > MAX_PACKED_BYTES:
             raise TablesError(
-                f"the tables have {size} bytes, and {held} after compression; for compressed tables"
-                f" the limit is {MAX_PACKED_BYTES}: use fewer pods with HCAs, or fewer labels in"
-                " selectors"
+                f"the tables have {size} bytes, and {packed_bytes} after compression;"
+                f" for compressed tables the limit is {MAX_PACKED_BYTES}:"
+                " use fewer pods with HCAs, or fewer labels in selectors"
             )
         digesting = self._digesting.copy()
-        digesting.update(rest.encode())
-        return Packed(Encoding.DEFLATE, self._held + rest, digesting.hexdigest())
+        digesting.update(packed_tail.encode())
+        return Packed(Encoding.DEFLATE, self._held + packed_tail, digesting.hexdigest())
 
     def _share(self, tables: NodeTables) -> None:
         self._of = ()
@@ -100,19 +100,19 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def unpack(encoding: str, held: str) -> str:
+def unpack(encoding: str, stored_text: str) -> str:
     """Decode a stored text of at most MAX_BYTES.
 
     Raises:
         TablesError: the encoding is unknown, or the text is invalid or too long.
     """
     if encoding == Encoding.PLAIN:
-        return held
+        return stored_text
     if encoding != Encoding.DEFLATE:
         raise TablesError(f"tables: encoding {encoding[:40]!r} is unknown")
     inflater = zlib.decompressobj()
     try:
-        text = inflater.decompress(base64.b64decode(held, validate=True), MAX_BYTES)
+        text = inflater.decompress(base64.b64decode(stored_text, validate=True), MAX_BYTES)
         if not inflater.eof:
             raise TablesError(f"tables: truncated, or more than {MAX_BYTES} bytes")
         return text.decode()
