@@ -75,9 +75,13 @@ class Daemon:
         self._zygote = zygote
         zygote.on_exit = self._contexts.record_worker_exit
         self._launcher = Launcher(
-            *(options.workers, self._zygote, cgroups, self._budget, self._contexts),
-            self._sharing,
-            options.run_dir,
+            settings=options.workers,
+            zygote=self._zygote,
+            cgroups=cgroups,
+            budget=self._budget,
+            contexts=self._contexts,
+            sharing=self._sharing,
+            run_dir=options.run_dir,
         )
         self._fencing = Fencing(self._holders, self._contexts)
         self._admission = self._make_admission()
@@ -268,9 +272,10 @@ class Daemon:
         return device_info(
             instance,
             self._options.workers.capability_of(instance),
-            *(self._budget.shared_used_bytes(instance), self._contexts.count(instance.uuid)),
-            self._cgroups.isolation.enforced,
-            self._sharing.multiprocessors(instance, thread_share),
+            memory_used_bytes=self._budget.shared_used_bytes(instance),
+            context_count=self._contexts.count(instance.uuid),
+            enforced=self._cgroups.isolation.enforced,
+            multiprocessors=self._sharing.multiprocessors(instance, thread_share),
             modelled=self._options.workers.modelled,
         )
 

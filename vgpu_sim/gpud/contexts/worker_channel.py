@@ -36,8 +36,8 @@ _OF_ENDS = ("usage", "modelled")  # not subject to EVENT_PAUSE_SECONDS
 _OWN_COUNTS = ("contexts", "allocations")  # gpud counts these itself
 _REPORTED_COUNTS = tuple(one.name for one in fields(Counters) if one.name not in _OWN_COUNTS)
 _USAGE_COUNTS = (
-    *("modules", "modules_ns", "compiled", "cached"),
-    *("shapes", "shapes_ns", "provisional", "improved", "swapped", "refused"),
+    "modules", "modules_ns", "compiled", "cached",
+    "shapes", "shapes_ns", "provisional", "improved", "swapped", "refused",
 )
 
 

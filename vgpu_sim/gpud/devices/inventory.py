@@ -152,7 +152,11 @@ class Inventory:
         taken = {one.slot for one in self._state.instances}
         slot = next(number for number in range(len(taken) + 1) if number not in taken)
         instance = MigInstance(
-            *(instance_uuid_of(gpu, placed.profile), gpu, placed.profile, placed.start, slot),
+            uuid=instance_uuid_of(gpu, placed.profile),
+            gpu=gpu,
+            profile=placed.profile,
+            start=placed.start,
+            slot=slot,
             compute=compute,
             owner=owner,
             owner_name=name,

@@ -33,10 +33,10 @@ _NEGLIGIBLE: Final = (
 _TENSORS: Final = ("fp16", "bf16", "tf32", "int8")
 _PRODUCTS: Final = tuple(f"product_{kind}" for kind in _TENSORS)
 _COUNTED: Final = (
-    *("load_requests", "load_sectors", "load_bytes", "store_requests", "store_sectors"),
-    *("store_bytes", "atomic_requests", "atomic_sectors", "atomic_steps", "l1_global_wavefronts"),
-    *("l1_shared_wavefronts", "shared_requests", "shared_ideal_wavefronts"),
-    *("bulk_bytes", "cluster_bytes", "tensor_memory_bytes"),
+    "load_requests", "load_sectors", "load_bytes", "store_requests", "store_sectors",
+    "store_bytes", "atomic_requests", "atomic_sectors", "atomic_steps", "l1_global_wavefronts",
+    "l1_shared_wavefronts", "shared_requests", "shared_ideal_wavefronts",
+    "bulk_bytes", "cluster_bytes", "tensor_memory_bytes",
 )
 
 

@@ -23,8 +23,8 @@ KernelHandle = NewType("KernelHandle", int)
 
 
 _PLAIN = (
-    *("computed_ns", "blocks", "threads", "sm_active_ns", "sm_occupancy_ns", "set_bytes"),
-    *("host_to_device_bytes", "device_to_host_bytes", "device_to_device_bytes"),
+    "computed_ns", "blocks", "threads", "sm_active_ns", "sm_occupancy_ns", "set_bytes",
+    "host_to_device_bytes", "device_to_host_bytes", "device_to_device_bytes",
 )
 
 
