@@ -100,14 +100,14 @@ def check_options(
     """Check that options which require another option are given only with that option. Raises
     click.UsageError.
     """
-    for dependent, required, message in (
+    for dependent_option, required_option, message in (
         (named, hca, "--fabric needs --hca"),
         (policies, hca, "--rdma-labels and --rdma-policy need --hca"),
         (wire, hca, "--wire needs --hca"),
         (of_wire, wire, "--wire-gso and --wire-rate need --wire"),
         (system_verbs, hca, "--system-verbs needs --hca"),
     ):
-        if dependent and not required:
+        if dependent_option and not required_option:
             raise click.UsageError(message)
 
 

@@ -22,10 +22,10 @@ class GroupUpdates:
     """
 
     def __init__(
-        self, cgroups: SliceCgroups, wanted: Callable[[MigInstance], tuple[Share, int]]
+        self, cgroups: SliceCgroups, share_and_count: Callable[[MigInstance], tuple[Share, int]]
     ) -> None:
         self._cgroups = cgroups
-        self._wanted = wanted
+        self._wanted = share_and_count
         self._locks: dict[InstanceUuid, asyncio.Lock] = {}
         self._queued: dict[InstanceUuid, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
