@@ -290,9 +290,10 @@ class Channel:
         if message["type"] == "export" and descriptors and message.get("key"):
             self._on_share(_socket_of(socket.SOCK_SEQPACKET, descriptors[0]), message["key"])
         elif message["type"] == "export" and descriptors:
-            place = int(message["address"]), int(message["bytes"])
+            address, size_bytes = int(message["address"]), int(message["bytes"])
             asker = _socket_of(socket.SOCK_SEQPACKET, descriptors[0])
-            self._on_export(asker, *place, bytes.fromhex(message.get("range", "")))
+            serialized_range = bytes.fromhex(message.get("range", ""))
+            self._on_export(asker, address, size_bytes, serialized_range)
         return message
 
 

@@ -101,9 +101,17 @@ class Launches:
             return
         grid = (call.grid[0], call.grid[1], call.grid[2])
         parameters = ctypes.string_at(call.parameters, call.parameter_bytes)
-        amounts = call.shared_bytes, call.thread_stack_bytes, call.multiprocessors
-        cluster = cluster_size(call.cluster)
-        launch = Launch(site.function, grid, block, parameters, *amounts, cluster, call.depth)
+        launch = Launch(
+            site.function,
+            grid,
+            block,
+            parameters,
+            shared_bytes=call.shared_bytes,
+            stack_bytes=call.thread_stack_bytes,
+            multiprocessors=call.multiprocessors,
+            cluster=cluster_size(call.cluster),
+            depth=call.depth,
+        )
         backend.run(site.program, launch)
 
     def _replace_code(self, kernel: int, block: _Block, better: NativeEntry) -> None:

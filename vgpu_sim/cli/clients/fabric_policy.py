@@ -88,8 +88,15 @@ class FabricPolicy:
         compiler = Compiler()
         compiler.upsert_namespace(NamespaceFacts(NAMESPACE))
         for address, member in self.members.items():
-            named = member.name, NODE, member.labels
-            compiler.upsert_pod(PodFacts(address, NAMESPACE, *named, addresses=(address,)))
+            pod = PodFacts(
+                uid=address,
+                namespace=NAMESPACE,
+                name=member.name,
+                node=NODE,
+                labels=member.labels,
+                addresses=(address,),
+            )
+            compiler.upsert_pod(pod)
         for document in self.objects.values():
             if document["kind"] == POLICY_KIND:
                 compiler.upsert_policy(manifests.policy(document))

@@ -117,7 +117,9 @@ def model(
     if pictures.current().takes_stdout:
         return
     if as_json:
-        rows = [report.as_json() for report in reports] + [report.as_json() for report in drawings]
+        rows = [report.as_json() for report in reports] + [
+            drawing.as_json() for drawing in drawings
+        ]
         click.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
         return
     for drawing in drawings:

@@ -271,8 +271,10 @@ def command(
             (profile_name, "--slice"),
             (stats, "--stats"),
             (device_files, "--device-files"),
+            (page, "--ui"),
+            (preload_choice, "--preload"),
         )
-        for value, option in (*gpu_options, (page, "--ui"), (preload_choice, "--preload")):
+        for value, option in gpu_options:
             if value:
                 raise click.UsageError(f"{option} needs --board")
     token_hex = secrets.token_hex(TOKEN_BYTES)
@@ -313,11 +315,24 @@ def command(
                 _say_how_to_choose(1 if device.profile.is_whole else count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
-                wire_options = rdma_labels, rdma_policies, wire, wire_gso, wire_rate
-                member = stack.enter_context(run_hca.member(fabric_name, token_hex, *wire_options))
-                verbs = run_hca.verbs_dir(system_verbs)
-                hca_facts = member.socket_path, token_hex, verbs, member.address
-                environment = config.with_hca(environment, *hca_facts)
+                member = stack.enter_context(
+                    run_hca.member(
+                        fabric_name,
+                        token_hex,
+                        labels=rdma_labels,
+                        policies=rdma_policies,
+                        wire=wire,
+                        gso=wire_gso,
+                        bytes_per_second=wire_rate,
+                    )
+                )
+                environment = config.with_hca(
+                    environment,
+                    libraries=run_hca.verbs_dir(system_verbs),
+                    socket=member.socket_path,
+                    token_hex=token_hex,
+                    address=member.address,
+                )
                 preparations.append(run_hca.sysfs_mounter(member, system_verbs))
             if node is not None and device_files:
                 preparations.append(devices.file_mounter(node.slices_dir.with_name("devices")))

@@ -90,8 +90,17 @@ def member(
     """Return a run's membership in the fabric ``name``; the caller has yet to enter it."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     parents = config.private_dir_parents()
-    options = labels, policies, wire, gso, bytes_per_second
-    return FabricMember(parents, name, token_hex, half, *options)
+    return FabricMember(
+        parents,
+        name,
+        token_hex,
+        memory_bytes=half,
+        labels=labels,
+        policies=policies,
+        wire=wire,
+        segment=gso,
+        bytes_per_second=bytes_per_second,
+    )
 
 
 def check_options(

@@ -139,8 +139,9 @@ class ModelledTransfers:
             if not isinstance(row, list | tuple) or len(row) != 4:
                 raise ValueError("each copy must have a direction, a start, a duration and bytes")
             fields = {"way": row[0], "bytes": row[3]}
-            times = _number(row[1], "start_us"), _number(row[2], "us")
-            copies.append((_text(fields, "way", 16), *times, _integer(fields, "bytes")))
+            start_us, duration_us = _number(row[1], "start_us"), _number(row[2], "us")
+            direction = _text(fields, "way", 16)
+            copies.append((direction, start_us, duration_us, _integer(fields, "bytes")))
         return cls(tuple(copies))
 
 

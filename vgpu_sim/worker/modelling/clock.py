@@ -170,8 +170,8 @@ class ModelledClock:
         else:
             span = self._timeline.launch(at.stream, at.value, at.waits, us, 1.0)
         if len(self._transfers) < MOST_PARTS * TRANSFERS_IN_PART:
-            times = round(span.start, 3), round(span.end - span.start, 3)
-            self._transfers.append((direction.value, *times, request.bytes))
+            start_us, duration_us = round(span.start, 3), round(span.end - span.start, 3)
+            self._transfers.append((direction.value, start_us, duration_us, request.bytes))
         return span.end
 
     def _begin(self, request: LaunchBegins) -> None:
