@@ -17,8 +17,8 @@ logger = logging.getLogger("tessera.gpud")
 
 
 class GroupUpdates:
-    """Updates and removes slices' control groups. ``wanted`` returns an instance's current share
-    and its number of contexts.
+    """Updates and removes slices' control groups. ``share_and_count`` returns an instance's
+    current share and its number of contexts.
     """
 
     def __init__(
