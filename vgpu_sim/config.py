@@ -101,8 +101,8 @@ def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mappin
     environment = _with_libraries(os.environ, libraries)
     math = libraries / MATH_FOLDER
     if os.environ.get(MATH_VARIABLE) != "0" and math.is_dir():
-        found = environment[LIBRARY_PATH_VARIABLE]
-        environment[LIBRARY_PATH_VARIABLE] = f"{math}{os.pathsep}{found}"
+        search_path = environment[LIBRARY_PATH_VARIABLE]
+        environment[LIBRARY_PATH_VARIABLE] = f"{math}{os.pathsep}{search_path}"
     environment["PATH"] = f"{PROGRAMS_DIR}{os.pathsep}{environment.get('PATH') or os.defpath}"
     for variable in (TRITON_PTXAS_VARIABLE, TRITON_NEWER_PTXAS_VARIABLE):
         environment.setdefault(variable, str(PROGRAMS_DIR / "ptxas"))
@@ -135,10 +135,10 @@ def with_hca(
     system's libibverbs loads Tessera's provider from there.
     """
     if libraries == PROVIDER_PATH:
-        found = {**environment, DRIVERS_VARIABLE: str(libraries)}
+        variables = {**environment, DRIVERS_VARIABLE: str(libraries)}
     else:
-        found = _with_libraries(environment, libraries)
-    return found | {
+        variables = _with_libraries(environment, libraries)
+    return variables | {
         HCA_VARIABLE: str(socket),
         HCA_ADDRESS_VARIABLE: address,
         TOKEN_VARIABLE: token_hex,

@@ -33,15 +33,15 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
     A variable that is set stays; a flag is appended unless it is there.
     """
     table = _table()
-    found: dict[str, str] = table.settings(environment) if table is not None else {}
-    return found
+    variables: dict[str, str] = table.settings(environment) if table is not None else {}
+    return variables
 
 
 def defaults() -> dict[str, str]:
     """Return the variables that containers get, unless they set them."""
     table = _table()
-    found: dict[str, str] = table.defaults() if table is not None else {}
-    return found
+    variables: dict[str, str] = table.defaults() if table is not None else {}
+    return variables
 
 
 def describe() -> str:

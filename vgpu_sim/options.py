@@ -76,22 +76,23 @@ class Given:
         Raises:
             any error that a ``convert`` raises.
         """
-        found = dict(derived)
-        for one, declared in _options_of(kind):
-            if one.name in derived:
+        field_values = dict(derived)
+        for option_field, declared in _options_of(kind):
+            if option_field.name in derived:
                 continue
-            value = self._values[_parameter(kind, one)]
+            value = self._values[_parameter(kind, option_field)]
             if declared.convert is not None and value is not None:
                 value = declared.convert(value)
-            found[one.name] = value
-        return kind(**found)
+            field_values[option_field.name] = value
+        return kind(**field_values)
 
     def missing_options(self, kind: type) -> list[str]:
         """Return the names of the options of ``kind`` that have no default and are absent."""
         return [
-            _names(one, declared)[0]
-            for one, declared in _options_of(kind)
-            if one.default is MISSING and self._values[_parameter(kind, one)] is None
+            _names(option_field, declared)[0]
+            for option_field, declared in _options_of(kind)
+            if option_field.default is MISSING
+            and self._values[_parameter(kind, option_field)] is None
         ]
 
 
@@ -116,58 +117,61 @@ def to_arguments(values: object) -> list[str]:
     """Return command line arguments that set a dataclass's options to its field values. Fields that
     are None or False are omitted.
     """
-    found: list[str] = []
-    for one, declared in _options_of(type(values)):
-        value = getattr(values, one.name)
+    arguments: list[str] = []
+    for option_field, declared in _options_of(type(values)):
+        value = getattr(values, option_field.name)
         if value is True:
-            found.append(_names(one, declared)[0])
+            arguments.append(_names(option_field, declared)[0])
         elif value is not None and value is not False:
-            found.extend((_names(one, declared)[0], str(value)))
-    return found
+            arguments.extend((_names(option_field, declared)[0], str(value)))
+    return arguments
 
 
 def declared_by(kind: type) -> dict[str, tuple[tuple[str, ...], Option]]:
     """Return the options of a dataclass by field. The value for each field has the option's names
     and the ``Option``.
     """
-    return {one.name: (_names(one, declared), declared) for one, declared in _options_of(kind)}
+    return {
+        option_field.name: (_names(option_field, declared), declared)
+        for option_field, declared in _options_of(kind)
+    }
 
 
 def _decorators(kinds: Iterable[type]) -> Iterable[Callable[[Any], Any]]:
     in_order: dict[str, Callable[[Any], Any]] = {}
     for kind in kinds:
         hints = get_type_hints(kind)
-        for one, declared in _options_of(kind):
-            names = _names(one, declared)
-            settings = {**_type_of(hints[one.name]), **declared.settings}
-            made = click.option(*names, _parameter(kind, one), **settings)
+        for option_field, declared in _options_of(kind):
+            names = _names(option_field, declared)
+            settings = {**_type_of(hints[option_field.name]), **declared.settings}
+            decorator = click.option(*names, _parameter(kind, option_field), **settings)
             if declared.after is None:
-                in_order[names[0]] = made
+                in_order[names[0]] = decorator
                 continue
             rows = list(in_order.items())
             place = list(in_order).index(declared.after) + 1
-            in_order = dict([*rows[:place], (names[0], made), *rows[place:]])
+            in_order = dict([*rows[:place], (names[0], decorator), *rows[place:]])
     return in_order.values()
 
 
 def _options_of(kind: type) -> Iterator[tuple[Field[Any], Option]]:
-    for one in fields(kind):
-        if _METADATA in one.metadata:
-            yield one, one.metadata[_METADATA]
+    for option_field in fields(kind):
+        if _METADATA in option_field.metadata:
+            yield option_field, option_field.metadata[_METADATA]
 
 
-def _names(one: Field[Any], declared: Option) -> tuple[str, ...]:
-    return declared.names or (f"--{one.name.replace('_', '-')}",)
+def _names(option_field: Field[Any], declared: Option) -> tuple[str, ...]:
+    return declared.names or (f"--{option_field.name.replace('_', '-')}",)
 
 
-def _parameter(kind: type, one: Field[Any]) -> str:
-    return f"{kind.__name__}_{one.name}"
+def _parameter(kind: type, option_field: Field[Any]) -> str:
+    return f"{kind.__name__}_{option_field.name}"
 
 
 def _type_of(hint: Any) -> dict[str, Any]:
     """Return click's type for a field's type; "X | None" is treated as X."""
     if get_origin(hint) is UnionType:
-        hint = next(one for one in get_args(hint) if one is not type(None))
+        hint = next(member for member in get_args(hint) if member is not type(None))
     if hint is bool:
         return {"is_flag": True}
     return {"type": click.Path(path_type=Path) if hint is Path else hint}

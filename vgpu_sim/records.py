@@ -62,16 +62,16 @@ def _with_slots(cls: type, options: dict[str, bool]) -> type:
         # own, so no lock exists that a fork could leave locked.
         model = type(cls)(cls.__name__, cls.__bases__, dict(content))
         model.__qualname__ = cls.__qualname__
-        before = dict(vars(model))
+        old_attributes = dict(vars(model))
         dataclasses.dataclass(**options)(model)
         for name, value in list(vars(model).items()):
-            if name not in names and before.get(name, late) is not value:
-                setattr(made, name, value)
+            if name not in names and old_attributes.get(name, late) is not value:
+                setattr(slotted_class, name, value)
         for name, stub in late.items():
-            if vars(made).get(name) is stub:
+            if vars(slotted_class).get(name) is stub:
                 with contextlib.suppress(AttributeError):  # another thread was faster
-                    delattr(made, name)
-        return made
+                    delattr(slotted_class, name)
+        return slotted_class
 
     for name in _generated(content, options):
         late[name] = _method(name, complete)
@@ -86,14 +86,16 @@ def _with_slots(cls: type, options: dict[str, bool]) -> type:
         body.setdefault("__setstate__", _set_state)
     if body.get("__hash__") is None and options.get("eq", True) and "__hash__" not in late:
         body["__hash__"] = None
-    made = type(cls)(cls.__name__, cls.__bases__, body)
-    made.__qualname__ = cls.__qualname__
-    _completions.append(functools.partial(_complete_unless_used, made, late, complete))
-    return made
+    slotted_class = type(cls)(cls.__name__, cls.__bases__, body)
+    slotted_class.__qualname__ = cls.__qualname__
+    _completions.append(functools.partial(_complete_unless_used, slotted_class, late, complete))
+    return slotted_class
 
 
-def _complete_unless_used(made: type, late: dict[str, Any], complete: Callable[[], type]) -> None:
-    if any(vars(made).get(name) is stub for name, stub in late.items()):
+def _complete_unless_used(
+    slotted_class: type, late: dict[str, Any], complete: Callable[[], type]
+) -> None:
+    if any(vars(slotted_class).get(name) is stub for name, stub in late.items()):
         complete()
 
 

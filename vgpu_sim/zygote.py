@@ -137,7 +137,7 @@ class Zygote:
         if message["type"] != "spawn" or len(descriptors) != 2:
             raise ValueError("expected a spawn message with two descriptors")
         config = _config(message)
-        client, gpud = (socket.socket(fileno=os.dup(one)) for one in descriptors)
+        client, gpud = (socket.socket(fileno=os.dup(descriptor)) for descriptor in descriptors)
         with client, gpud:
             return self._claim_spare(config, client, gpud) or _fork(
                 lambda: _become_worker(config, client.fileno(), gpud.fileno())
@@ -254,7 +254,7 @@ def _keep_only(*descriptors: int) -> list[socket.socket]:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    close_all(first=3, kept=descriptors)
+    close_all(first=3, kept_descriptors=descriptors)
     return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 

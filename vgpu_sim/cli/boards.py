@@ -24,9 +24,9 @@ def _to_board(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 def to_key(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     """Return the key of the board that a user means. Raises click.UsageError."""
-    found = _to_board(ctx, _param, value)
-    assert found is not None
-    return found.key
+    board = _to_board(ctx, _param, value)
+    assert board is not None
+    return board.key
 
 
 def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

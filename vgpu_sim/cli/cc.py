@@ -35,12 +35,12 @@ def command(arguments: tuple[str, ...]) -> None:
         elif options.action == "cuda-home":
             click.echo(home.make())
         elif options.action == "version":
-            found = clang.find(options.ccbin)
+            compiler = clang.find(options.ccbin)
             click.echo("tessera cc: CUDA C++ by clang")
             click.echo(
                 "Cuda headers of Tessera, release 12.9, V12.9.0"
             )  # the words that builds seek
-            click.echo(f"{found.text} ({found.path})")
+            click.echo(f"{compiler.text} ({compiler.path})")
         else:
             driver.compile_all(options)
     except CompileError as err:

@@ -96,7 +96,9 @@ def inject(
     if count is not None and xid is None:
         raise click.UsageError("--count needs --xid")
     with closing(_connect(run_dir)) as client:
-        gpu = next((one for one in _inventory(client).gpus if one.index == index), None)
+        gpu = next(
+            (candidate for candidate in _inventory(client).gpus if candidate.index == index), None
+        )
         if gpu is None:
             fail(f"there is no GPU {index}", FAILED)
         try:
@@ -133,26 +135,26 @@ def clear(index: int | None, fault_id: str, run_dir: Path | None) -> None:
     with closing(_connect(run_dir)) as client:
         uuid = ""
         if index is not None:
-            uuid = next((one.uuid for one in _inventory(client).gpus if one.index == index), "")
+            uuid = next((gpu.uuid for gpu in _inventory(client).gpus if gpu.index == index), "")
             if not uuid:
                 fail(f"there is no GPU {index}", FAILED)
         try:
             answer = client.call("clear_faults", gpu_uuid=uuid, id=fault_id)
         except AdminRefused as err:
             fail(str(err), FAILED)
-        for one in answer["cleared"]:
-            click.echo(one)
+        for cleared_id in answer["cleared"]:
+            click.echo(cleared_id)
 
 
 def lines(gpu: admin.Gpu) -> list[str]:
     """Return the lines that describe a GPU's faults."""
     ecc = gpu.ecc
-    found = [
+    gpu_lines = [
         f"GPU {gpu.index}: {gpu.product} (UUID: {gpu.uuid}): {gpu.health}",
         *(
-            f"  {one.profile}@{one.start} (UUID: {one.uuid}): {one.health}"
-            for one in gpu.instances
-            if one.uuid != gpu.uuid
+            f"  {instance.profile}@{instance.start} (UUID: {instance.uuid}): {instance.health}"
+            for instance in gpu.instances
+            if instance.uuid != gpu.uuid
         ),
         f"  memory errors, volatile/aggregate: corrected {ecc.corrected_volatile}/"
         f"{ecc.corrected_aggregate}, uncorrected {ecc.uncorrected_volatile}/"
@@ -160,18 +162,20 @@ def lines(gpu: admin.Gpu) -> list[str]:
         f"  remapped rows: {ecc.remapped_rows}, pending {ecc.pending_rows}"
         + (", remapping failed" if ecc.remapping_failed else ""),
     ]
-    found += [f"  lasts: {one.kind} {one.instance or 'GPU'} (id {one.id})" for one in gpu.faults]
-    return found + [_xid_line(one) for one in gpu.xids]
+    gpu_lines += [
+        f"  lasts: {fault.kind} {fault.instance or 'GPU'} (id {fault.id})" for fault in gpu.faults
+    ]
+    return gpu_lines + [_xid_line(xid) for xid in gpu.xids]
 
 
-def _xid_line(one: admin.Xid) -> str:
-    when = datetime.fromtimestamp(one.time_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    known = XIDS.get(one.xid)
-    meaning = f" ({known.meaning})" if known is not None else ""
-    whose = one.instance or "the GPU"
-    program = f", pid {one.pid}" if one.pid else ""
-    message = f": {one.message}" if one.message else ""
-    return f"  #{one.sequence} {when} Xid {one.xid}{meaning}, {whose}{program}{message}"
+def _xid_line(xid: admin.Xid) -> str:
+    when = datetime.fromtimestamp(xid.time_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    xid_facts = XIDS.get(xid.xid)
+    meaning = f" ({xid_facts.meaning})" if xid_facts is not None else ""
+    whose = xid.instance or "the GPU"
+    program = f", pid {xid.pid}" if xid.pid else ""
+    message = f": {xid.message}" if xid.message else ""
+    return f"  #{xid.sequence} {when} Xid {xid.xid}{meaning}, {whose}{program}{message}"
 
 
 def _connect(run_dir: Path | None) -> AdminClient:
@@ -183,8 +187,10 @@ def _connect(run_dir: Path | None) -> AdminClient:
             return AdminClient(candidate)
     runs = _runs() if run_dir is None else []
     if len(runs) > 1:
-        found = ", ".join(map(str, runs))
-        fail(f"several runs are in progress ({found}): choose one with --run-dir", EXIT_NO_DRIVER)
+        run_dirs = ", ".join(map(str, runs))
+        fail(
+            f"several runs are in progress ({run_dirs}): choose one with --run-dir", EXIT_NO_DRIVER
+        )
     last = runs[0] if runs else candidates[-1]
     try:
         return AdminClient(last)
@@ -196,10 +202,10 @@ def _runs() -> list[Path]:
     """Return the directories of this user's runs in progress; other users' directories are
     ignored.
     """
-    found: set[Path] = set()
+    run_dirs: set[Path] = set()
     for parent in config.private_dir_parents():
-        found |= {path.parent for path in parent.glob(f"{PREFIX}*/gpud.sock")}
-    return sorted(path for path in found if path.stat().st_uid == os.geteuid())
+        run_dirs |= {path.parent for path in parent.glob(f"{PREFIX}*/gpud.sock")}
+    return sorted(path for path in run_dirs if path.stat().st_uid == os.geteuid())
 
 
 def _inventory(client: AdminClient) -> admin.Inventory:

@@ -12,10 +12,10 @@ class VerbGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a list of the verbs."""
-        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         rows = [
             (name, command.get_short_help_str(_UNCUT))
-            for name, command in found
+            for name, command in commands
             if command is not None and not command.hidden
         ]
         if rows:

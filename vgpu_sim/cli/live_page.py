@@ -57,7 +57,7 @@ class RunReader:
             return None
         return {
             "command": self.command,
-            "gpus": [_gpu(one) for one in node.gpus],
+            "gpus": [_gpu(gpu) for gpu in node.gpus],
             "contexts": list(_contexts(node)),
             "kernels": self._kernels(),
             "figures": self._draw(node),
@@ -69,15 +69,15 @@ class RunReader:
 
     def _draw(self, node: NodeView) -> tuple[Figure, ...]:
         """Return the causes of kernels' times; they are drawn again if more contexts have ended."""
-        known = sum(len(one.rows) for one in self.modelled.contexts.values())
-        if known == self._drawn or not self.modelled.summaries:
+        row_count = sum(len(context.rows) for context in self.modelled.contexts.values())
+        if row_count == self._drawn or not self.modelled.summaries:
             return self._figures
-        devices = [one for gpu in node.gpus for one in gpu.devices]
+        devices = [device for gpu in node.gpus for device in gpu.devices]
         units = geometry.board(self.board).placement_units
         share = units if devices[0].profile == WHOLE else devices[0].size
         chip = chip_of(self.board, devices[0].multiprocessors, (share, units))
         self._figures = tuple(figures_of(report_of(chip, self.modelled)))
-        self._drawn = known
+        self._drawn = row_count
         return self._figures
 
 
@@ -88,13 +88,13 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
         "picture": _picture(gpu),
         "devices": [
             {
-                "name": one.profile,
-                "used_bytes": one.memory_used_bytes,
-                "memory_bytes": one.memory_bytes,
-                "share": min(one.memory_used_bytes / max(one.memory_bytes, 1), 1.0),
-                "contexts": one.context_count,
+                "name": device.profile,
+                "used_bytes": device.memory_used_bytes,
+                "memory_bytes": device.memory_bytes,
+                "share": min(device.memory_used_bytes / max(device.memory_bytes, 1), 1.0),
+                "contexts": device.context_count,
             }
-            for one in gpu.devices
+            for device in gpu.devices
         ],
     }
 
@@ -102,18 +102,18 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
 def _picture(gpu: GpuView) -> GpuPicture:
     board = geometry.board(gpu.board)
     try:
-        states = {_instance(board, one): _state(one) for one in gpu.devices}
+        states = {_instance(board, device): _state(device) for device in gpu.devices}
     except MigError as err:
         return GpuPicture(board.placement_units, board.compute_slices, (), str(err))
     return draw_places(board, states)
 
 
-def _instance(board: geometry.Board, one: DeviceView) -> Instance:
-    return board.instance(one.profile, one.start)
+def _instance(board: geometry.Board, device: DeviceView) -> Instance:
+    return board.instance(device.profile, device.start)
 
 
-def _state(one: DeviceView) -> BoxState:
-    return BoxState.HELD if one.context_count else BoxState.FREE
+def _state(device: DeviceView) -> BoxState:
+    return BoxState.HELD if device.context_count else BoxState.FREE
 
 
 def _contexts(node: NodeView) -> list[dict[str, Any]]:

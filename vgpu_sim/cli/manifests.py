@@ -82,23 +82,25 @@ def read_cluster(kubectl: str, context: str | None) -> list[Document]:
     """
     chosen = [f"--context={context}"] if context else []
     documents: list[Document] = []
-    for what in _LISTED:
-        command = [kubectl, *chosen, "get", what, "--all-namespaces", "-o", "json"]
+    for resource in _LISTED:
+        command = [kubectl, *chosen, "get", resource, "--all-namespaces", "-o", "json"]
         try:
-            done = subprocess.run(command, capture_output=True, timeout=KUBECTL_S, check=False)
-            if done.returncode:
-                said = done.stderr.decode(errors="replace").strip().splitlines()
-                raise click.ClickException(f"kubectl get {what}: {said[-1] if said else 'failed'}")
-            documents += _objects(json.loads(done.stdout), f"kubectl get {what}", 0)
+            process = subprocess.run(command, capture_output=True, timeout=KUBECTL_S, check=False)
+            if process.returncode:
+                error_lines = process.stderr.decode(errors="replace").strip().splitlines()
+                raise click.ClickException(
+                    f"kubectl get {resource}: {error_lines[-1] if error_lines else 'failed'}"
+                )
+            documents += _objects(json.loads(process.stdout), f"kubectl get {resource}", 0)
         except OSError as error:
             hint = "give manifests with -f, or the program with --kubectl"
             raise click.ClickException(f"{kubectl}: {error.strerror}; {hint}") from error
         except subprocess.TimeoutExpired as error:
             raise click.ClickException(
-                f"kubectl get {what}: no answer within {KUBECTL_S} s"
+                f"kubectl get {resource}: no answer within {KUBECTL_S} s"
             ) from error
         except (ValueError, RecursionError) as error:
-            raise click.ClickException(f"kubectl get {what}: the answer is not JSON") from error
+            raise click.ClickException(f"kubectl get {resource}: the answer is not JSON") from error
     return documents
 
 
@@ -108,19 +110,19 @@ def _files(name: str) -> Iterator[str]:
         yield name
         return
     try:
-        found = sorted(one for one in folder.iterdir() if one.suffix in _SUFFIXES)
+        paths = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
     except OSError as error:
         raise inputs.UnreadableFile(name, error.strerror or str(error)) from error
-    if not found:
+    if not paths:
         raise inputs.UnreadableFile(name, f"no {', '.join(_SUFFIXES)} file in this folder")
-    yield from map(str, found)
+    yield from map(str, paths)
 
 
 def _contents(file: str) -> Iterator[Any]:
     text = inputs.read_text(file)
     try:
         check_nesting(text, _Loader)
-        yield from (one for one in yaml.load_all(text, _Loader) if one is not None)
+        yield from (document for document in yaml.load_all(text, _Loader) if document is not None)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}: " if mark is not None else ""

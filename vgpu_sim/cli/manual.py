@@ -60,7 +60,7 @@ def page(path: tuple[str, ...], context: click.Context) -> str:
     command = context.command
     usage = " ".join(command.collect_usage_pieces(context))
     text = re.sub(r"[\b\f]", "", command.help or "").strip()
-    first, _, rest = text.partition("\n\n")
+    first, _, description = text.partition("\n\n")
     summary = " ".join(first.split()).rstrip(".")
     name = "-".join(path)
     version = _version()
@@ -71,11 +71,15 @@ def page(path: tuple[str, ...], context: click.Context) -> str:
         ".SH SYNOPSIS",
         f"\\fB{_escape(' '.join(path))}\\fR {_escape(usage)}",
     ]
-    if rest:
+    if description:
         lines.append(".SH DESCRIPTION")
-        for paragraph in rest.split("\n\n"):
+        for paragraph in description.split("\n\n"):
             lines += [".PP", _escape(" ".join(paragraph.split()))]
-    options = [record for one in command.get_params(context) if (record := _record(one, context))]
+    options = [
+        record
+        for parameter in command.get_params(context)
+        if (record := _record(parameter, context))
+    ]
     if options:
         lines.append(".SH OPTIONS")
         for option, meaning in options:
@@ -83,9 +87,9 @@ def page(path: tuple[str, ...], context: click.Context) -> str:
     if isinstance(command, click.Group):
         lines.append(".SH COMMANDS")
         for below in command.list_commands(context):
-            found = command.get_command(context, below)
-            if found is not None and not found.hidden:
-                meaning = found.get_short_help_str(limit=200)
+            subcommand = command.get_command(context, below)
+            if subcommand is not None and not subcommand.hidden:
+                meaning = subcommand.get_short_help_str(limit=200)
                 lines += [".TP", f"\\fB{_escape(f'{name}-{below}')}\\fR(1)", _escape(meaning)]
     lines += [".SH SEE ALSO", _SEE_ALSO]
     return "\n".join(lines) + "\n"

@@ -27,8 +27,8 @@ def write_text(file: str, data: bytes) -> None:
         raise click.ClickException(f"{file}: {error.strerror or error}") from error
 
 
-def write_binary(file: str, data: bytes, what: str) -> None:
-    """Write the binary ``data`` to ``file``; ``what`` names it in the error.
+def write_binary(file: str, data: bytes, description: str) -> None:
+    """Write the binary ``data`` to ``file``; ``description`` names it in the error.
 
     Raises:
         click.ClickException: the file is a terminal, or cannot be written.
@@ -36,6 +36,6 @@ def write_binary(file: str, data: bytes, what: str) -> None:
     """
     if file == "-" and sys.stdout.buffer.isatty():
         raise click.ClickException(
-            f"{what} is binary, not text for a terminal: name a file with -o"
+            f"{description} is binary, not text for a terminal: name a file with -o"
         )
     write_text(file, data)

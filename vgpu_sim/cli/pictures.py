@@ -55,8 +55,8 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
 
 
 def _request_of(context: click.Context) -> Request:
-    found: Request = context.meta.setdefault(_META, Request())
-    return found
+    request: Request = context.meta.setdefault(_META, Request())
+    return request
 
 
 _SVG: Final = click.option(

@@ -32,9 +32,9 @@ def layout(chosen: Board, device: DeviceProfile, count: int) -> list[list[Instan
             f"--count {count}: {MAX_GPUS} GPUs hold at most {len(per_gpu) * MAX_GPUS} slices of"
             f" {device}"
         )
-    wanted = [per_gpu] * (count // len(per_gpu))
-    rest = per_gpu[: count % len(per_gpu)]
-    return [*wanted, rest] if rest else wanted
+    full_gpus = [per_gpu] * (count // len(per_gpu))
+    last_gpu = per_gpu[: count % len(per_gpu)]
+    return [*full_gpus, last_gpu] if last_gpu else full_gpus
 
 
 def configure(

@@ -18,11 +18,11 @@ def parse(text: str) -> int:
     Raises:
         ValueError: the text is not a size, or the size is 0.
     """
-    found = _FORM.fullmatch(text)
-    if found is None or found[3] not in _BYTES:
+    match = _FORM.fullmatch(text)
+    if match is None or match[3] not in _BYTES:
         raise ValueError(f"{text!r} is not a size such as 4Gi, 4G, 512Mi or a number of bytes")
-    fraction = found[2] or ""
-    size = -(-int(found[1] + fraction) * _BYTES[found[3]] // int("1" + "0" * len(fraction)))
+    fraction = match[2] or ""
+    size = -(-int(match[1] + fraction) * _BYTES[match[3]] // int("1" + "0" * len(fraction)))
     if size < 1:
         raise ValueError("the size must be at least one byte")
     return size

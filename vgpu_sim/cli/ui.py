@@ -14,7 +14,7 @@ _CONSOLE: Final = "console.command"
 def command() -> click.Command:
     """Return the console's command, or one that names the missing packages."""
     try:
-        found: click.Command = importlib.import_module(_CONSOLE).command
+        console_command: click.Command = importlib.import_module(_CONSOLE).command
     except ImportError as err:
         missing = str(err.name or err)
 
@@ -27,4 +27,4 @@ def command() -> click.Command:
             raise click.ClickException(message)
 
         return unavailable
-    return found
+    return console_command

@@ -103,11 +103,20 @@ def _wrong_elements(call: Callable[..., None]) -> int:
     call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(b"triple"))
     arguments = (x, y, ctypes.c_uint(ELEMENTS))
     addresses = (ctypes.c_void_p * 3)(*(ctypes.addressof(argument) for argument in arguments))
-    one, none = ctypes.c_uint(1), ctypes.c_uint(0)
+    unit, shared_bytes = ctypes.c_uint(1), ctypes.c_uint(0)
     grid, block = ctypes.c_uint(ELEMENTS // _BLOCK), ctypes.c_uint(_BLOCK)
     call(
         "cuLaunchKernel",
-        *(function, grid, one, one, block, one, one, none, ctypes.c_void_p(), addresses),
+        function,
+        grid,
+        unit,
+        unit,
+        block,
+        unit,
+        unit,
+        shared_bytes,
+        ctypes.c_void_p(),
+        addresses,
         ctypes.c_void_p(),
     )
     call("cuMemcpyDtoH_v2", ctypes.c_void_p(results.buffer_info()[0]), y, size)

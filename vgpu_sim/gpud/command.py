@@ -48,9 +48,9 @@ _SWITCH_SECONDS = (
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @command_line(*COMMAND_LINE)
-def main(given: Given) -> None:
+def main(option_values: Given) -> None:
     """Serve this node's simulated GPUs until SIGTERM."""
-    process = given.make(ProcessOptions)
+    process = option_values.make(ProcessOptions)
     logging.basicConfig(
         level=process.log_level,
         stream=sys.stderr,
@@ -60,8 +60,8 @@ def main(given: Given) -> None:
     )
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the parent may have set it to be ignored
     processes.adopt_orphans()
-    options = _node_options(given)
-    cgroup_options = given.make(CgroupOptions)
+    options = _node_options(option_values)
+    cgroup_options = option_values.make(CgroupOptions)
 
     def cgroups() -> SliceCgroups:
         if options.standalone:
@@ -78,36 +78,38 @@ def main(given: Given) -> None:
     sys.exit(asyncio.run(_serve(options, cgroups, process)))
 
 
-def _node_options(given: Given) -> NodeOptions:
+def _node_options(option_values: Given) -> NodeOptions:
     """Build gpud's configuration from the command line. Raises click.BadParameter,
     click.UsageError.
     """
     may_become_any_user = processes.has_capabilities(_CAP_SETGID, _CAP_SETUID)
-    workers = given.make(WorkerSettings, own_uids=may_become_any_user, cache_root=Path())
-    node = given.make(NodeOptions, workers=workers)
+    workers = option_values.make(WorkerSettings, own_uids=may_become_any_user, cache_root=Path())
+    node = option_values.make(NodeOptions, workers=workers)
     workers = replace(workers, cache_root=node.cache_dir or node.state_dir / "cache")
     if node.standalone:
         workers = replace(workers, own_uids=False, weak_sandbox=True)
     return replace(
         node,
         workers=workers,
-        faults=given.make(FaultOptions, ignored=given.make(HealthChecks).ignored_xids()),
-        hca=_hca(given, node.token),
-        telemetry=_telemetry(given),
+        faults=option_values.make(
+            FaultOptions, ignored=option_values.make(HealthChecks).ignored_xids()
+        ),
+        hca=_hca(option_values, node.token),
+        telemetry=_telemetry(option_values),
     )
 
 
-def _hca(given: Given, token: bytes | None) -> HcaOptions | None:
-    if given.missing_options(HcaOptions):
+def _hca(option_values: Given, token: bytes | None) -> HcaOptions | None:
+    if option_values.missing_options(HcaOptions):
         return None
-    return given.make(HcaOptions, token=token or bytes(TOKEN_BYTES))
+    return option_values.make(HcaOptions, token=token or bytes(TOKEN_BYTES))
 
 
-def _telemetry(given: Given) -> TelemetryOptions | None:
-    lacking = given.missing_options(TelemetryOptions)
+def _telemetry(option_values: Given) -> TelemetryOptions | None:
+    lacking = option_values.missing_options(TelemetryOptions)
     if len(lacking) == 1:
         raise click.UsageError("give --telemetry-socket and --telemetry-user together")
-    return None if lacking else given.make(TelemetryOptions)
+    return None if lacking else option_values.make(TelemetryOptions)
 
 
 async def _serve(

@@ -75,9 +75,13 @@ class Daemon:
         self._zygote = zygote
         zygote.on_exit = self._contexts.record_worker_exit
         self._launcher = Launcher(
-            *(options.workers, self._zygote, cgroups, self._budget, self._contexts),
-            self._sharing,
-            options.run_dir,
+            settings=options.workers,
+            zygote=self._zygote,
+            cgroups=cgroups,
+            budget=self._budget,
+            contexts=self._contexts,
+            sharing=self._sharing,
+            run_dir=options.run_dir,
         )
         self._fencing = Fencing(self._holders, self._contexts)
         self._admission = self._make_admission()
@@ -141,8 +145,8 @@ class Daemon:
     async def start(self) -> None:
         """Start serving the node. Raises OSError or ValueError if a socket cannot be created."""
         options = self._options
-        found, ended = leftovers.load(options.run_dir), leftovers.load_ended(options.run_dir)
-        self._leftovers.take_over(found, ended)
+        records, ended = leftovers.load(options.run_dir), leftovers.load_ended(options.run_dir)
+        self._leftovers.take_over(records, ended)
         for instance in self._inventory.instances:
             await self._serve(instance)
         await self._leftovers.wait_until_resumed()
@@ -198,7 +202,7 @@ class Daemon:
     def _observe(self) -> tuple[Iterable[Gpu], Iterable[Observed]]:
         """Return the GPUs, and the instances with their contexts' counters, for the next sample."""
         instances = self._inventory.instances
-        return self._inventory.gpus, (self._snapshot.observe(one) for one in instances)
+        return self._inventory.gpus, (self._snapshot.observe(instance) for instance in instances)
 
     def _remove_idle_groups(self) -> None:
         """Remove all control groups without processes, because no later gpud may follow this
@@ -268,9 +272,10 @@ class Daemon:
         return device_info(
             instance,
             self._options.workers.capability_of(instance),
-            *(self._budget.shared_used_bytes(instance), self._contexts.count(instance.uuid)),
-            self._cgroups.isolation.enforced,
-            self._sharing.multiprocessors(instance, thread_share),
+            memory_used_bytes=self._budget.shared_used_bytes(instance),
+            context_count=self._contexts.count(instance.uuid),
+            enforced=self._cgroups.isolation.enforced,
+            multiprocessors=self._sharing.multiprocessors(instance, thread_share),
             modelled=self._options.workers.modelled,
         )
 
@@ -296,12 +301,12 @@ class Daemon:
         return {}
 
     async def _op_create_instance(self, params: dict[str, Any]) -> dict[str, Any]:
-        wanted = parameters.new_instance(params)
-        instance = self._inventory.create_instance(**wanted)
+        request = parameters.new_instance(params)
+        instance = self._inventory.create_instance(**request)
         if instance.uuid in self._servers:
-            logger.info("instance_joined uuid=%s owner=%s", instance.uuid, wanted["owner"])
+            logger.info("instance_joined uuid=%s owner=%s", instance.uuid, request["owner"])
         else:
-            await self._serve_new(instance, wanted["owner"])
+            await self._serve_new(instance, request["owner"])
         return asdict(self._snapshot.instance(instance))
 
     async def _create(
@@ -326,8 +331,8 @@ class Daemon:
         )
 
     async def _op_destroy_instance(self, params: dict[str, Any]) -> dict[str, Any]:
-        given = {"owner": "", "evict": False, **params}
-        values = fields(given, {"uuid": str, "owner": str, "evict": bool})
+        request = {"owner": "", "evict": False, **params}
+        values = fields(request, {"uuid": str, "owner": str, "evict": bool})
         uuid = parameters.instance_uuid(values["uuid"])
         if values["evict"]:
             await self._evict(uuid, values["owner"])
@@ -396,12 +401,15 @@ class Daemon:
         if self._options.standalone:
             raise Conflict("holders cannot be set: a standalone gpud has no pods")
         values = fields(params, {"holders": dict, "complete": bool})
-        before = {one.uuid: self._holders.of(one.uuid) for one in self._inventory.instances}
+        earlier_holders = {
+            listed_instance.uuid: self._holders.of(listed_instance.uuid)
+            for listed_instance in self._inventory.instances
+        }
         self._holders.replace(parameters.holders(values["holders"]), values["complete"])
         for instance in self._inventory.instances:
             await self._fencing.fence(instance.uuid)
             for holder in self._holders.of(instance.uuid):
-                if holder not in before[instance.uuid]:
+                if holder not in earlier_holders[instance.uuid]:
                     claim = next(filter(instance.share_of, holder.claims), "")
                     self._launcher.prepare_spare(
                         instance, Owner(holder.pod_uid, holder.namespace, claim)
@@ -414,9 +422,9 @@ class Daemon:
         return {}
 
     async def _op_inject_fault(self, params: dict[str, Any]) -> dict[str, Any]:
-        wanted = injection.parse(params)
-        self._faults.inject(wanted)
-        return {"id": wanted.id}
+        fault = injection.parse(params)
+        self._faults.inject(fault)
+        return {"id": fault.id}
 
     async def _op_clear_faults(self, params: dict[str, Any]) -> dict[str, Any]:
         values = fields(params, {"gpu_uuid": str, "id": str})

@@ -169,13 +169,13 @@ class MigInstance:
     @property
     def shared_bytes(self) -> int:
         """The sum of the memory of all claims' shares, in bytes."""
-        return sum(one.memory_bytes for one in self.shares)
+        return sum(share.memory_bytes for share in self.shares)
 
     def share_of(self, owner: str) -> ClaimShare | None:
         """Return the share that a claim (``claim:UID``) has of this instance; None if it has no
         share.
         """
-        return next((one for one in self.shares if one.owner == owner), None)
+        return next((share for share in self.shares if share.owner == owner), None)
 
     @property
     def placed(self) -> Instance:

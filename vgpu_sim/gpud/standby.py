@@ -38,10 +38,10 @@ async def take_over(
     """
     loop = asyncio.get_running_loop()
     begin = loop.time()
-    said = False
+    is_announced = False
     while not journal.try_lock(state_dir):
-        if not said and warm():
-            said = True
+        if not is_announced and warm():
+            is_announced = True
             logger.info("gpud_stands_by state_dir=%s", state_dir)
             stands_by()
         if wait_seconds is not None and loop.time() - begin >= wait_seconds:

@@ -93,10 +93,14 @@ class ExportRequest:
             raise ValueError("the message is not a request for memory")
         names = ("request", "pid", "address", "bytes", "skip")
         request, pid, address, size, skip = (_count(message, name) for name in names)
-        made = cls(request, pid, address, size, skip, _range(message))
-        if made.address + made.size > 1 << 64 or not made.size or made.skip > MOST_PASSED_OVER:
+        export_request = cls(request, pid, address, size, skip, _range(message))
+        if (
+            export_request.address + export_request.size > 1 << 64
+            or not export_request.size
+            or export_request.skip > MOST_PASSED_OVER
+        ):
             raise ValueError("the requested range is empty or out of bounds")
-        return made
+        return export_request
 
 
 def encode_answer(request: int, status: int) -> bytes:

@@ -122,7 +122,9 @@ def _add_include_guard(name: str, includes: list[str], lines: list[str]) -> str:
     stem = Path(name).stem.upper()
     guard = f"TESSERA_ABI_{stem}_H" if "/" in name else f"{stem}_H"
     opening = [_BANNER, f"#ifndef {guard}", f"#define {guard}"]
-    return "\n".join([*opening, *(f"#include {one}" for one in includes), *lines, "", "#endif", ""])
+    return "\n".join(
+        [*opening, *(f"#include {header}" for header in includes), *lines, "", "#endif", ""]
+    )
 
 
 def _render_contract(module: ModuleType, constants: Sequence[str], additions: Iterable[str]) -> str:
@@ -138,8 +140,14 @@ def _render_contract(module: ModuleType, constants: Sequence[str], additions: It
         lines += ["", *_structure(structure)]
     if module is abi:
         lines += ["", *_KERNEL_ENTRY, "", *_GROUP_ENTRY]
-    others = {one for kind in structures for one in _contained_modules(kind)} - {module.__name__}
-    includes = ["<stddef.h>", "<stdint.h>", *sorted(f'"{_name(one)}"' for one in others)]
+    included_modules = {name for kind in structures for name in _contained_modules(kind)} - {
+        module.__name__
+    }
+    includes = [
+        "<stddef.h>",
+        "<stdint.h>",
+        *sorted(f'"{_name(name)}"' for name in included_modules),
+    ]
     return _add_include_guard(_name(module.__name__), includes, lines)
 
 
@@ -158,12 +166,12 @@ def render_contracts(
     contract to the lines that follow the enumerations in the contract's header.
     """
     files: dict[str, str] = {}
-    known = set(defined)
+    defined_lines = set(defined)
     for module in contracts:
         # A constant that a module imports from another contract is defined in that contract's
         # header.
-        own = [line for line in _constants(module) if line not in known]
-        known.update(own)
+        own = [line for line in _constants(module) if line not in defined_lines]
+        defined_lines.update(own)
         text = _render_contract(module, own, (additions or {}).get(module, ()))
         files[_name(module.__name__)] = text
     files[umbrella] = _add_include_guard(
@@ -193,6 +201,6 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
             fresh.write_text(text, encoding="ascii")
             fresh.replace(path)
     for path in folder.rglob("*"):
-        known = str(path.relative_to(folder)) in files or path.name.startswith(".")
-        if path.is_file() and not known:
+        is_expected = str(path.relative_to(folder)) in files or path.name.startswith(".")
+        if path.is_file() and not is_expected:
             path.unlink()

@@ -85,8 +85,8 @@ def unmount_detached(target: str) -> None:
     _check(_libc.umount2(target.encode(), ctypes.c_int(2)), f"umount {target}")
 
 
-def _check(result: int, what: str) -> int:
+def _check(result: int, label: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{label}: {os.strerror(number)}")
     return result

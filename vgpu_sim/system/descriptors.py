@@ -17,8 +17,8 @@ def send(sock: socket.socket, data: Sequence[bytes], descriptors: Sequence[int],
     return sock.sendmsg(data, rights if descriptors else [], flags)
 
 
-def close_all(*, first: int, kept: Iterable[int] = (), limit: int = 0) -> None:
-    """Close every descriptor from ``first`` on that is not in ``kept``.
+def close_all(*, first: int, kept_descriptors: Iterable[int] = (), limit: int = 0) -> None:
+    """Close every descriptor from ``first`` on that is not in ``kept_descriptors``.
 
     ``limit`` is the largest possible number of descriptors. It is needed in a process whose
     filter denies getrlimit, because SC_OPEN_MAX is then only 256.
@@ -27,14 +27,20 @@ def close_all(*, first: int, kept: Iterable[int] = (), limit: int = 0) -> None:
     ends above SC_OPEN_MAX, Python may call glibc's closefrom, which aborts the process if
     close_range is denied and ``/proc/self/fd`` cannot be read.
     """
-    known = os.sysconf("SC_OPEN_MAX")
-    left = sorted(one for one in set(kept) if one >= first)
-    bounds = [first - 1, *(one for one in left if one < known), known]
-    for before, after in itertools.pairwise(bounds):
-        os.closerange(before + 1, after)
-    for one in range(max(first, known), limit):
-        if one not in left:
-            _close(one)
+    open_max = os.sysconf("SC_OPEN_MAX")
+    higher_descriptors = sorted(
+        descriptor for descriptor in set(kept_descriptors) if descriptor >= first
+    )
+    bounds = [
+        first - 1,
+        *(descriptor for descriptor in higher_descriptors if descriptor < open_max),
+        open_max,
+    ]
+    for lower, upper in itertools.pairwise(bounds):
+        os.closerange(lower + 1, upper)
+    for descriptor in range(max(first, open_max), limit):
+        if descriptor not in higher_descriptors:
+            _close(descriptor)
 
 
 def _close(descriptor: int) -> None:

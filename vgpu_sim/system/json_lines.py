@@ -23,9 +23,9 @@ def read_lines(connection: socket.socket) -> Iterator[bytes]:
     """
     buffer = b""
     while True:
-        head, separator, rest = buffer.partition(b"\n")
+        head, separator, buffer_tail = buffer.partition(b"\n")
         if separator:
-            buffer = rest
+            buffer = buffer_tail
             yield head
             continue
         if len(buffer) > MAX_LINE_BYTES:

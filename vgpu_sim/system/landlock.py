@@ -59,8 +59,8 @@ def restrict_to(allowed: Mapping[Path, int]) -> None:
         calls.SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0
     )
     try:
-        for directory, wanted in allowed.items():
-            _allow(descriptor, directory, wanted & rights)
+        for directory, requested_rights in allowed.items():
+            _allow(descriptor, directory, requested_rights & rights)
         calls.syscall(calls.SYS_LANDLOCK_RESTRICT_SELF, descriptor, 0)
     finally:
         os.close(descriptor)

@@ -25,12 +25,12 @@ class Pace:
         """Return at once while the task is below its rate. Otherwise, return when the current
         second is over.
         """
-        now = asyncio.get_running_loop().time()
-        if now - self._window_start >= 1.0:
-            self._window_start, self._turns = now, 0
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._window_start >= 1.0:
+            self._window_start, self._turns = now_s, 0
         self._turns += 1
         if self._turns > self._per_second:
-            await asyncio.sleep(max(0.0, self._window_start + 1.0 - now))
+            await asyncio.sleep(max(0.0, self._window_start + 1.0 - now_s))
 
 
 class Turnstile:
@@ -70,20 +70,20 @@ class StepQueue:
 
         If the caller is cancelled, the remaining steps do not run.
         """
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(slice_key, deque()).append((steps, done))
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(slice_key, deque()).append((steps, future))
         if self._running is None:
             self._running = asyncio.create_task(self._run())
-        return await done
+        return await future
 
     async def _run(self) -> None:
         try:
             while self._queues:
                 slice_key, queue = next(iter(self._queues.items()))
                 self._queues.move_to_end(slice_key)
-                steps, done = queue[0]
-                self._advance(steps, done)
-                if done.done():
+                steps, future = queue[0]
+                self._advance(steps, future)
+                if future.done():
                     queue.popleft()
                     if not queue:
                         del self._queues[slice_key]
@@ -91,17 +91,17 @@ class StepQueue:
         finally:
             self._running = None
 
-    def _advance(self, steps: Generator[None, None, T], done: asyncio.Future[T]) -> None:
-        """Run some steps of an operation; settle ``done`` if the last one was among them."""
+    def _advance(self, steps: Generator[None, None, T], future: asyncio.Future[T]) -> None:
+        """Run some steps of an operation; settle ``future`` if the last one was among them."""
         try:
             for _ in range(self._at_once):
-                if done.done():  # the caller was cancelled
+                if future.done():  # the caller was cancelled
                     return
                 next(steps)
         except StopIteration as end:
-            done.set_result(end.value)
+            future.set_result(end.value)
         except Exception as err:  # noqa: BLE001 - raised again in the caller of ``run``
-            done.set_exception(err)
+            future.set_exception(err)
 
 
 class LogQuota:
@@ -116,8 +116,8 @@ class LogQuota:
 
     def take(self) -> bool:
         """Return whether one more line may be logged now."""
-        now = time.monotonic()
-        if now - self._window_start >= _MINUTE_SECONDS:
-            self._window_start, self._lines = now, 0
+        now_s = time.monotonic()
+        if now_s - self._window_start >= _MINUTE_SECONDS:
+            self._window_start, self._lines = now_s, 0
         self._lines += 1
         return self._lines <= self._per_minute

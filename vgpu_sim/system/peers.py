@@ -78,13 +78,13 @@ def pod_of_cgroups(text: str) -> PodUid | None:
     """Return the pod that the text of a ``/proc/PID/cgroup`` names; None if it names no pod, or its
     lines disagree.
     """
-    found: set[str] = set()
+    uids: set[str] = set()
     for line in text.splitlines():
         _number, _controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "", "")
         uid = _outermost_pod(path)
         if uid is not None:
-            found.add(uid)
-    return PodUid(found.pop()) if len(found) == 1 else None
+            uids.add(uid)
+    return PodUid(uids.pop()) if len(uids) == 1 else None
 
 
 def pod_of_process(pid: int, proc: Path = Path("/proc")) -> PodUid | None:

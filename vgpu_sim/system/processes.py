@@ -84,12 +84,12 @@ def reap(pidfd: int) -> int | None:
     child.
     """
     try:
-        found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+        status = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
     except ChildProcessError:
         return None
-    if found is None:
+    if status is None:
         return None
-    return found.si_status << 8 if found.si_code == os.CLD_EXITED else found.si_status
+    return status.si_status << 8 if status.si_code == os.CLD_EXITED else status.si_status
 
 
 def start_ticks(pid: int) -> int | None:

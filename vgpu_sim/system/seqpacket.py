@@ -81,11 +81,11 @@ def _descriptors(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
     """Return the received descriptors. There may be some even if the buffer was meant for
     credentials only.
     """
-    found = array.array("i")
+    descriptors = array.array("i")
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            found.frombytes(content[: len(content) - len(content) % found.itemsize])
-    return found.tolist()
+            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    return descriptors.tolist()
 
 
 async def send(sock: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:
@@ -124,11 +124,11 @@ def bind(path: Path, mode: int) -> socket.socket:
     try:
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        before = os.umask(0o177)  # no client may connect before the mode is set
+        earlier_mask = os.umask(0o177)  # no client may connect before the mode is set
         try:
             listener.bind(str(path))
         finally:
-            os.umask(before)
+            os.umask(earlier_mask)
         path.chmod(mode)
     except BaseException:
         listener.close()

@@ -91,9 +91,9 @@ def _holes() -> Iterator[tuple[int, int]]:
         lines = file.read().splitlines()
     last = None
     for line in lines:
-        span, _, rest = line.partition(" ")
+        span, _, description = line.partition(" ")
         begin, end = (int(part, 16) for part in span.split("-"))
-        if rest.endswith("[stack]"):
+        if description.endswith("[stack]"):
             return
         if last is not None and last >= _LOWEST and 0 < begin - last < _LARGEST_HOLE:
             yield last, begin

@@ -236,8 +236,8 @@ class Channel:
         poller = select.poll()
         poller.register(self._reconnect, select.POLLIN)
         poller.register(self._interrupt, select.POLLIN)
-        left = max(0.0, deadline - time.monotonic())
-        ready = [descriptor for descriptor, _ in poller.poll(left * 1000)]
+        timeout_s = max(0.0, deadline - time.monotonic())
+        ready = [descriptor for descriptor, _ in poller.poll(timeout_s * 1000)]
         if not ready or self._interrupt in ready or not self.accept_reconnect():
             return False
         self.on_reconnected()
@@ -258,8 +258,8 @@ class Channel:
         poller = select.poll()
         poller.register(self._connection, event)
         poller.register(self._interrupt, select.POLLIN)
-        left = max(0.0, deadline - time.monotonic())
-        ready = [descriptor for descriptor, _ in poller.poll(left * 1000)]
+        timeout_s = max(0.0, deadline - time.monotonic())
+        ready = [descriptor for descriptor, _ in poller.poll(timeout_s * 1000)]
         return bool(ready) and self._interrupt not in ready
 
     def _receive(self) -> dict[str, Any]:
@@ -290,9 +290,10 @@ class Channel:
         if message["type"] == "export" and descriptors and message.get("key"):
             self._on_share(_socket_of(socket.SOCK_SEQPACKET, descriptors[0]), message["key"])
         elif message["type"] == "export" and descriptors:
-            place = int(message["address"]), int(message["bytes"])
+            address, size_bytes = int(message["address"]), int(message["bytes"])
             asker = _socket_of(socket.SOCK_SEQPACKET, descriptors[0])
-            self._on_export(asker, *place, bytes.fromhex(message.get("range", "")))
+            serialized_range = bytes.fromhex(message.get("range", ""))
+            self._on_export(asker, address, size_bytes, serialized_range)
         return message
 
 

@@ -76,8 +76,8 @@ class Control:
             MessageType.ALLOCATION: self._record_allocation,
         }
         poller = select.poll()
-        for one in (self._fault_event, self._client, modules, hot_kernels):
-            poller.register(one, select.POLLIN)
+        for source in (self._fault_event, self._client, modules, hot_kernels):
+            poller.register(source, select.POLLIN)
         polled: set[int] = set()
         period_s = _STATS_PERIOD_S
         if self._config.kernel_timeout_s is not None:
@@ -93,13 +93,13 @@ class Control:
                 self.channel.read()
             if channel & set(ready) and self.channel.accept_reconnect():
                 self._resume()
-            for one in peers & set(ready):
-                chunks.peers.read(one)
+            for descriptor in peers & set(ready):
+                chunks.peers.read(descriptor)
             if self._client.fileno() in ready:
                 self._guard(lambda: self._serve_request(handlers))
             if modules.fileno() in ready:
-                for request, made in modules.take():
-                    self._guard(partial(modules.finish, request, made))
+                for request, outcome in modules.take():
+                    self._guard(partial(modules.finish, request, outcome))
             hot_kernels.look(time.monotonic())
             self._watch_kernel()
             if time.monotonic() - self._reported_at >= _STATS_PERIOD_S:
@@ -179,9 +179,9 @@ class Control:
         self._reply(request, CudaError.SUCCESS)
 
     def _range_share(self, request: Request) -> None:
-        wanted = _chunk_request(request)
+        chunk_range = _chunk_request(request)
         try:
-            descriptor = self._chunks.exports.share(wanted.offset, wanted.size)
+            descriptor = self._chunks.exports.share(chunk_range.offset, chunk_range.size)
         except (KeyError, OSError):
             self._reply(request, CudaError.INVALID_VALUE)
             return
@@ -209,9 +209,9 @@ class Control:
         self._reply(request, CudaError.SUCCESS)
 
     def _share_open(self, request: Request) -> None:
-        wanted = request.payload_as(messages.ShareOpen)
+        share = request.payload_as(messages.ShareOpen)
         try:
-            descriptor = self._chunks.open_shared(wanted.memory, wanted.offset)
+            descriptor = self._chunks.open_shared(share.memory, share.offset)
         except BadChunkError:
             self._reply(request, CudaError.INVALID_HANDLE)
         except OutOfBudgetError:
@@ -219,8 +219,8 @@ class Control:
         else:
             passed = () if descriptor is None else (descriptor,)
             self._reply(request, CudaError.SUCCESS, None, passed)
-            for one in passed:
-                os.close(one)
+            for fd in passed:
+                os.close(fd)
 
     def _view_map(self, request: Request) -> None:
         view = request.payload_as(messages.View)
@@ -299,11 +299,11 @@ class Control:
         """
         record = self._runtime.fault()
         if record.pc and isinstance(self._backend, NativeBackend):
-            found = self._backend.locate(self._runtime.native_fault())
-            if found is None:
+            native_site = self._backend.locate(self._runtime.native_fault())
+            if native_site is None:
                 site = FaultSite("", 0, record.message.decode(errors="replace"))
-                found = NativeSite(site, record.address)
-            self._runtime.resolve_fault(found)
+                native_site = NativeSite(site, record.address)
+            self._runtime.resolve_fault(native_site)
         self._tell_gpud_of_fault()
         self._runtime.let_fault_end_process()
         time.sleep(_LAST_WORDS_S)

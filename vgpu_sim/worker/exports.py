@@ -65,14 +65,14 @@ class Exports:
         ``offset`` is relative to the aperture's base.
         """
         try:
-            begin, kept = self._chunk_of(offset, size)
+            begin, chunk = self._chunk_of(offset, size)
         except KeyError:
             _answer(asker, DirectGrant(errno.ENOENT), ())
             return
-        grant = DirectGrant(0, 0, offset - begin, kept.size)
-        kept.shown = [one for one in kept.shown if not _has_gone(one)]
-        if _answer(asker, grant, (kept.descriptor,)):
-            kept.shown.append(asker)
+        grant = DirectGrant(0, 0, offset - begin, chunk.size)
+        chunk.shown = [receiver for receiver in chunk.shown if not _has_gone(receiver)]
+        if _answer(asker, grant, (chunk.descriptor,)):
+            chunk.shown.append(asker)
 
     def descriptor_of(self, offset: int) -> int:
         """Return the descriptor of the chunk that begins at ``offset``. It remains this object's.
@@ -83,9 +83,9 @@ class Exports:
         return self._kept[offset].descriptor
 
     def _chunk_of(self, offset: int, size: int) -> tuple[int, _Kept]:
-        for begin, kept in self._kept.items():
-            if begin <= offset and offset + size <= begin + kept.size:
-                return begin, kept
+        for begin, chunk in self._kept.items():
+            if begin <= offset and offset + size <= begin + chunk.size:
+                return begin, chunk
         raise KeyError("no chunk contains this range")
 
     def share(self, offset: int, size: int) -> int:
@@ -102,8 +102,8 @@ class Exports:
         """
         if offset % RANGE_ALIGN_BYTES or size % RANGE_ALIGN_BYTES or not size:
             raise KeyError("the range does not consist of whole pages")
-        _, kept = self._chunk_of(offset, size)
-        named = SharedRange(SHARED_RANGE_MAGIC, kept.serial, offset, size)
+        _, chunk = self._chunk_of(offset, size)
+        named = SharedRange(SHARED_RANGE_MAGIC, chunk.serial, offset, size)
         named.proof[:] = self._proof(bytes(named))
         return create_constant("tessera-range", bytes(named), size)
 
@@ -124,10 +124,10 @@ class Exports:
         if not hmac.compare_digest(bytes(named.proof), self._proof(bytes(named))):
             return False
         try:
-            _, kept = self._chunk_of(named.offset, named.bytes)
+            _, chunk = self._chunk_of(named.offset, named.bytes)
         except KeyError:
             return False
-        return kept.serial == int(named.serial)
+        return chunk.serial == int(named.serial)
 
     def _proof(self, named: bytes) -> bytes:
         return hmac.digest(self._key, named[:_SIGNED_BYTES], "sha256")
@@ -138,28 +138,28 @@ class Exports:
         If a receiver does not unmap the chunk, its later writes go to pages that no longer
         belong to the device. These pages are then charged to the receiver.
         """
-        kept = self._kept.pop(offset, None)
-        if kept is not None:
-            _end([kept])
+        chunk = self._kept.pop(offset, None)
+        if chunk is not None:
+            _end([chunk])
 
     def revoke_all(self) -> None:
         """Revoke the exports of all chunks, as ``revoke`` does. The context ends."""
-        kept = list(self._kept.values())
+        chunks = list(self._kept.values())
         self._kept.clear()
-        _end(kept)
+        _end(chunks)
 
 
-def _end(kept: Sequence[_Kept]) -> None:
+def _end(chunks: Sequence[_Kept]) -> None:
     """End the access of all receivers, and wait a second for all of them together."""
-    connections = [one for chunk in kept for one in chunk.shown]
-    for one in connections:
+    connections = [connection for chunk in chunks for connection in chunk.shown]
+    for connection in connections:
         with suppress(OSError):
-            one.shutdown(socket.SHUT_WR)
+            connection.shutdown(socket.SHUT_WR)
     deadline = time.monotonic() + _FAREWELL_S
-    for one in connections:
-        _has_gone(one, max(0.0, deadline - time.monotonic()))
-        one.close()
-    for chunk in kept:
+    for connection in connections:
+        _has_gone(connection, max(0.0, deadline - time.monotonic()))
+        connection.close()
+    for chunk in chunks:
         os.close(chunk.descriptor)
 
 

@@ -68,23 +68,25 @@ class HotKernels:
         """Request better code for the kernels that are hot now."""
         self._accept(now_s)
         while self._watched and self._watched[0].next_look_s <= now_s:
-            one = self._watched[0]
+            watched_kernel = self._watched[0]
             try:
-                site = self._programs.site(one.kernel)
+                site = self._programs.site(watched_kernel.kernel)
             except KeyError:  # unloaded meanwhile
                 heapq.heappop(self._watched)
                 continue
-            launches, busy_ns = self._runtime.kernel_usage(one.kernel)
-            runs_on = launches == one.launches and self._runtime.kernel_runs(one.kernel)
+            launches, busy_ns = self._runtime.kernel_usage(watched_kernel.kernel)
+            runs_on = launches == watched_kernel.launches and self._runtime.kernel_runs(
+                watched_kernel.kernel
+            )
             if runs_on or busy_ns >= self._hot_ns:
                 heapq.heappop(self._watched)
                 assert isinstance(self._backend, NativeBackend)
-                self._backend.improve(site.program, site.function, one.block)
+                self._backend.improve(site.program, site.function, watched_kernel.block)
                 continue
-            one.launches = launches
-            one.pause_s = min(2 * one.pause_s, LONGEST_PAUSE_S)
-            one.next_look_s = now_s + one.pause_s
-            heapq.heapreplace(self._watched, one)
+            watched_kernel.launches = launches
+            watched_kernel.pause_s = min(2 * watched_kernel.pause_s, LONGEST_PAUSE_S)
+            watched_kernel.next_look_s = now_s + watched_kernel.pause_s
+            heapq.heapreplace(self._watched, watched_kernel)
 
     def _accept(self, now_s: float) -> None:
         """Begin to look at the kernels of ``watch``."""
@@ -93,5 +95,5 @@ class HotKernels:
         while self._new:
             kernel, block = self._new.popleft()
             launches, _ = self._runtime.kernel_usage(kernel)
-            one = _Watched(now_s + FIRST_PAUSE_S, kernel, block, FIRST_PAUSE_S, launches)
-            heapq.heappush(self._watched, one)
+            watched_kernel = _Watched(now_s + FIRST_PAUSE_S, kernel, block, FIRST_PAUSE_S, launches)
+            heapq.heappush(self._watched, watched_kernel)

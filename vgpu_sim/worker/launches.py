@@ -89,21 +89,29 @@ class Launches:
         backend = self._backend
         if isinstance(backend, NativeBackend):
             begin_ns = monotonic_ns()
-            found = None
+            native_entry = None
             try:
                 replace_code = partial(self._replace_code, call.kernel, block)
-                found = backend.entry(site.program, site.function, block, replace_code)
+                native_entry = backend.entry(site.program, site.function, block, replace_code)
             finally:
-                self._count((call.kernel, block), monotonic_ns() - begin_ns, found)
-            call.set_entry(found)
-            if found.provisional:
+                self._count((call.kernel, block), monotonic_ns() - begin_ns, native_entry)
+            call.set_entry(native_entry)
+            if native_entry.provisional:
                 self._watch(call.kernel, block)
             return
         grid = (call.grid[0], call.grid[1], call.grid[2])
         parameters = ctypes.string_at(call.parameters, call.parameter_bytes)
-        amounts = call.shared_bytes, call.thread_stack_bytes, call.multiprocessors
-        cluster = cluster_size(call.cluster)
-        launch = Launch(site.function, grid, block, parameters, *amounts, cluster, call.depth)
+        launch = Launch(
+            site.function,
+            grid,
+            block,
+            parameters,
+            shared_bytes=call.shared_bytes,
+            stack_bytes=call.thread_stack_bytes,
+            multiprocessors=call.multiprocessors,
+            cluster=cluster_size(call.cluster),
+            depth=call.depth,
+        )
         backend.run(site.program, launch)
 
     def _replace_code(self, kernel: int, block: _Block, better: NativeEntry) -> None:
@@ -112,13 +120,13 @@ class Launches:
             self._usage.improved += 1
             self._usage.swapped += swapped
 
-    def _count(self, shape: tuple[int, _Block], ns: int, found: NativeEntry | None) -> None:
+    def _count(self, shape: tuple[int, _Block], ns: int, native_entry: NativeEntry | None) -> None:
         """Count a compiled shape once, even if several streams have waited for it."""
         with self._lock:
             first = shape not in self._ready
             self._ready.add(shape)
-            if first and found is not None:
-                self._usage.provisional += found.provisional
-                self._usage.refused += found.refused
+            if first and native_entry is not None:
+                self._usage.provisional += native_entry.provisional
+                self._usage.refused += native_entry.refused
         if first:
             self._usage.shapes.add(1, ns)

@@ -58,10 +58,10 @@ class ModuleRequests:
                 memory.read_exactly(descriptor, payload.image_bytes), self._config.capability
             )
             lazily = bool(payload.flags & messages.LoadFlag.LAZY)
-            found = self._programs.load_quickly(image, lazily=lazily)
+            loaded_module = self._programs.load_quickly(image, lazily=lazily)
             compile_it = partial(self._programs.compile, image, lazily=lazily)
-            if found is not None or self._compilations.start(request, compile_it):
-                return found
+            if loaded_module is not None or self._compilations.start(request, compile_it):
+                return loaded_module
             return self._programs.load_image(compile_it())
 
         try:
@@ -77,34 +77,34 @@ class ModuleRequests:
         """Return the requests whose compilation has ended, for ``finish``."""
         return self._compilations.take()
 
-    def finish(self, request: Request, made: Compiled | Exception) -> None:
+    def finish(self, request: Request, outcome: Compiled | Exception) -> None:
         """Answer a request after a compilation."""
 
         def place() -> Loaded:
-            if isinstance(made, Exception):
-                raise made
+            if isinstance(outcome, Exception):
+                raise outcome
             if request.kind != MessageType.MODULE_KERNEL:
-                return self._programs.load_image(made)
-            assert isinstance(made, Image)
-            wanted = request.payload_as(messages.ModuleKernel)
-            table, log = self._programs.load_kernel(wanted.module, wanted.index, made)
-            return wanted.module, table, log
+                return self._programs.load_image(outcome)
+            assert isinstance(outcome, Image)
+            payload = request.payload_as(messages.ModuleKernel)
+            table, log = self._programs.load_kernel(payload.module, payload.index, outcome)
+            return payload.module, table, log
 
         self._answer(request, place)
 
     def load_kernel(self, request: Request) -> None:
         """Load a kernel of a lazy module, or start to compile it."""
-        wanted = request.payload_as(messages.ModuleKernel)
+        payload = request.payload_as(messages.ModuleKernel)
 
         def load_now() -> Loaded | None:
-            found = self._programs.find_kernel(wanted.module, wanted.index)
-            if isinstance(found, bytes):
-                return wanted.module, found, ""
-            compile_it = partial(self._programs.compile_kernel, found)
+            kernel = self._programs.find_kernel(payload.module, payload.index)
+            if isinstance(kernel, bytes):
+                return payload.module, kernel, ""
+            compile_it = partial(self._programs.compile_kernel, kernel)
             if self._compilations.start(request, compile_it):
                 return None
-            table, log = self._programs.load_kernel(wanted.module, wanted.index, compile_it())
-            return wanted.module, table, log
+            table, log = self._programs.load_kernel(payload.module, payload.index, compile_it())
+            return payload.module, table, log
 
         self._answer(request, load_now)
 

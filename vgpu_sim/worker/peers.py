@@ -70,8 +70,8 @@ class Peers:
             return
         except OSError:
             data, passed = b"", []
-        for one in passed:
-            os.close(one)
+        for fd in passed:
+            os.close(fd)
         if peer.participant == 0 and len(data) == _PARTICIPANT_BYTES:
             peer.participant = int.from_bytes(data, "little")
         else:  # the end of the connection, or nothing that a worker sends

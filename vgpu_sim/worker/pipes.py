@@ -61,8 +61,8 @@ def _depths(function: Function) -> list[int]:
         if target is not None and target <= index:
             steps[target] += 1
             steps[index + 1] -= 1
-    depth, found = 0, []
+    depth, depths = 0, []
     for step in steps[:-1]:
         depth += step
-        found.append(depth)
-    return found
+        depths.append(depth)
+    return depths

@@ -262,7 +262,7 @@ def _welcome(client: socket.socket, request: int, area: int, page: int) -> None:
     os.close(page)
 
 
-def _tell_failure(gpud: socket.socket, what: str, err: Exception) -> None:
+def _tell_failure(gpud: socket.socket, activity: str, err: Exception) -> None:
     """Report to gpud why the process ends, and the place of the error."""
     where = ""
     place = err.__traceback__
@@ -270,7 +270,7 @@ def _tell_failure(gpud: socket.socket, what: str, err: Exception) -> None:
     while place is not None:
         where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
         place = place.tb_next
-    reason = f"{what}: {type(err).__name__}: {err} ({where})"
+    reason = f"{activity}: {type(err).__name__}: {err} ({where})"
     with suppress(OSError):
         message = spawn.encode({"type": "event", "event": "failed", "message": reason})
         gpud.send(message, socket.MSG_DONTWAIT)

@@ -219,7 +219,7 @@ class Programs:
         summary = replace(
             image.summary,
             variables=image.summary.variables[len(kernel.image.shared.summary.variables) :],
-            refused=tuple(one for one in image.summary.refused if one.is_kernel),
+            refused=tuple(refusal for refusal in image.summary.refused if refusal.is_kernel),
         )
         loaded = self._load_beside(program, kernel, image) if summary.functions else {}
         log = summary.log(MAX_LOG_BYTES)
@@ -277,8 +277,10 @@ class Programs:
         log: str,
     ) -> bytes:
         base = self._aperture_base + program.segment.offset
-        most = self._max_threads_per_block
-        return module_table.of_module(summary, dict(kernels), base, self._capability, most, log)
+        max_threads = self._max_threads_per_block
+        return module_table.of_module(
+            summary, dict(kernels), base, self._capability, max_threads, log
+        )
 
     def unload(self, module: int, attend: Callable[[], None]) -> None:
         """Unload a module. If a launch of one of its kernels runs, wait for its end, and call
@@ -307,7 +309,7 @@ class Programs:
     def usage(self) -> Usage:
         """Return the context's usage so far, including that of modules that are still loaded."""
         total = Usage(
-            {name: Timed(one.count, one.ns) for name, one in self._usage.kernels.items()},
+            {name: Timed(timing.count, timing.ns) for name, timing in self._usage.kernels.items()},
             self._usage.modules,
             self._usage.shapes,
             self._usage.compiled,

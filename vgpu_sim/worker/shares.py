@@ -103,11 +103,11 @@ class Shares:
     def _offer(self, memory: SharedMemory, chunk: int | None, size: int) -> SharedMemory:
         key = os.urandom(PROOF_BYTES)
         memory.key[:] = key
-        known = 0 if chunk is None else self._shares.get(chunk, 0)
+        earlier_share = 0 if chunk is None else self._shares.get(chunk, 0)
         try:
-            share = self._channel.offer(key.hex(), known, size)
+            share = self._channel.offer(key.hex(), earlier_share, size)
             later = 0 if chunk is None else self._shares.get(chunk, 0)
-            if not share and later != known:  # gpud has been restarted meanwhile
+            if not share and later != earlier_share:  # gpud has been restarted meanwhile
                 share = self._channel.offer(key.hex(), later, size)
         except GpudGoneError as err:
             raise ShareRefusedError(str(err)) from err
@@ -125,10 +125,10 @@ class Shares:
         for chunk in own:
             del self._shares[chunk]
         for key, offer in list(self._offers.items()):
-            known = 0 if offer.chunk is None else self._shares.get(offer.chunk, 0)
+            earlier_share = 0 if offer.chunk is None else self._shares.get(offer.chunk, 0)
             size = offer.memory.chunk_units * CHUNK_ALIGN_BYTES
             try:
-                share = self._channel.offer(key, known, size)
+                share = self._channel.offer(key, earlier_share, size)
             except GpudGoneError:
                 return  # the next gpud receives the offers again
             if not share:
@@ -218,7 +218,7 @@ class Shares:
         poller.register(connection, select.POLLIN)
         poller.register(self._channel.fileno(), select.POLLIN)
         while self._channel.alive and time.monotonic() < deadline:
-            ready = [one for one, _ in poller.poll(100)]
+            ready = [descriptor for descriptor, _ in poller.poll(100)]
             if connection.fileno() in ready:
                 break
             if ready:
@@ -233,8 +233,8 @@ class Shares:
             right = grant.status == 0 and _agree(grant.memory, memory, size)
         if right and passed and _is_sealed(passed[0], size):
             return passed[0]
-        for one in passed:
-            os.close(one)
+        for fd in passed:
+            os.close(fd)
         if not right and not memory.chunk_units:
             self._channel.leave(share)
             raise LookupError("no context of the slice has this name")
@@ -254,8 +254,8 @@ class Shares:
             del self._offers[key]
         imported = chunk in self._imported
         self._imported.discard(chunk)
-        known, last = self._channel.leave(share)
-        return Leaving(last and not earlier, charged=not known and not imported)
+        is_known, last = self._channel.leave(share)
+        return Leaving(last and not earlier, charged=not is_known and not imported)
 
     def leave_all(self) -> None:
         """Leave all shared memory, because the context ends."""
@@ -263,10 +263,10 @@ class Shares:
             self._channel.leave(0)
 
 
-def _agree(granted: SharedMemory, wanted: SharedMemory, size: int) -> bool:
+def _agree(granted: SharedMemory, requested_memory: SharedMemory, size: int) -> bool:
     fields = ("offset", "bytes", "chunk_units", "kind")
-    same = all(getattr(granted, name) == getattr(wanted, name) for name in fields)
-    return same and size == wanted.chunk_units * CHUNK_ALIGN_BYTES
+    is_same = all(getattr(granted, name) == getattr(requested_memory, name) for name in fields)
+    return is_same and size == requested_memory.chunk_units * CHUNK_ALIGN_BYTES
 
 
 def _is_sealed(descriptor: int, size: int) -> bool:

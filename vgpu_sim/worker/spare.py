@@ -69,8 +69,8 @@ class Spare:
         Returns False if the worker has ended or must end.
         """
         with self._channel as channel, suppress(OSError, ValueError):
-            others = map(int, channel.recv(_MAX_MESSAGE_BYTES).split())
-            pids = [self.pid, *others]
+            helper_pids = map(int, channel.recv(_MAX_MESSAGE_BYTES).split())
+            pids = [self.pid, *helper_pids]
             for path in config.cgroup_procs:
                 for pid in pids:
                     Path(path).write_text(f"{pid}\n")
@@ -109,9 +109,9 @@ class Waiting:
         """
         return self._client, self._gpud
 
-    def report_ready(self, others: tuple[int, ...]) -> None:
+    def report_ready(self, helper_pids: tuple[int, ...]) -> None:
         """Report that the worker can be claimed, and which other processes belong to it."""
-        self._zygote.send(b"%b\n" % " ".join(map(str, others)).encode())
+        self._zygote.send(b"%b\n" % " ".join(map(str, helper_pids)).encode())
 
     def is_over(self, pause_ms: int = 0) -> bool:
         """Return whether the worker has been claimed or the zygote has gone; wait up to

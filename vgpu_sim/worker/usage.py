@@ -71,7 +71,7 @@ class Usage:
         """Yield the fields of "usage" messages (``hal.compute.spawn``), each within the size limit
         of a message.
         """
-        rows = [[name, one.count, one.ns] for name, one in sorted(self.kernels.items())]
+        rows = [[name, timing.count, timing.ns] for name, timing in sorted(self.kernels.items())]
         yield {
             "kernels": rows[:KERNELS_PER_MESSAGE],
             "modules": self.modules.count,

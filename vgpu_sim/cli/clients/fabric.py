@@ -176,8 +176,13 @@ class FabricMember:
             process = subprocess.Popen(
                 python_process.module_command(
                     HCAD_MODULE,
-                    *("--directory", str(self.directory), "--ready-fd", str(writing)),
-                    *("--memory", str(self._memory_bytes), "--shared-loopback"),
+                    "--directory",
+                    str(self.directory),
+                    "--ready-fd",
+                    str(writing),
+                    "--memory",
+                    str(self._memory_bytes),
+                    "--shared-loopback",
                     *self._wire_options(),
                 ),
                 env=python_process.module_environment(),
@@ -257,7 +262,11 @@ def _lock(directory: Path) -> int:
 def _hello(token: bytes) -> bytes:
     hello = HcaHello(hca.HCA_VERSION, 0, (ctypes.c_uint8 * messages.TOKEN_BYTES)(*token))
     header = Header(
-        *(messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.JOIN, 1, 0),
+        messages.MAGIC,
+        messages.PROTOCOL_VERSION,
+        HcaMessage.JOIN,
+        1,
+        0,
         ctypes.sizeof(hello),
     )
     return bytes(header) + bytes(hello)

@@ -56,19 +56,19 @@ class FabricPolicy:
             text = (directory / POLICY_NAME).read_text(encoding="utf-8")
         except FileNotFoundError:
             return cls()
-        said = json.loads(text)
-        members = {address: Member(**one) for address, one in said["members"].items()}
-        return cls(said["generation"], members, said["objects"])
+        state = json.loads(text)
+        members = {address: Member(**fields) for address, fields in state["members"].items()}
+        return cls(state["generation"], members, state["objects"])
 
     def write(self, directory: Path) -> None:
         """Replace the file in a fabric's folder by this state. Raises OSError."""
-        said = {
+        state = {
             "generation": self.generation,
-            "members": {address: asdict(one) for address, one in self.members.items()},
+            "members": {address: asdict(member) for address, member in self.members.items()},
             "objects": self.objects,
         }
         scratch = directory / f"{POLICY_NAME}.new"
-        scratch.write_text(json.dumps(said), encoding="utf-8")
+        scratch.write_text(json.dumps(state), encoding="utf-8")
         os.replace(scratch, directory / POLICY_NAME)
 
     def put(self, documents: Iterable[Document]) -> None:
@@ -88,8 +88,15 @@ class FabricPolicy:
         compiler = Compiler()
         compiler.upsert_namespace(NamespaceFacts(NAMESPACE))
         for address, member in self.members.items():
-            named = member.name, NODE, member.labels
-            compiler.upsert_pod(PodFacts(address, NAMESPACE, *named, addresses=(address,)))
+            pod = PodFacts(
+                uid=address,
+                namespace=NAMESPACE,
+                name=member.name,
+                node=NODE,
+                labels=member.labels,
+                addresses=(address,),
+            )
+            compiler.upsert_pod(pod)
         for document in self.objects.values():
             if document["kind"] == POLICY_KIND:
                 compiler.upsert_policy(manifests.policy(document))
@@ -129,22 +136,22 @@ def change(
         PolicyError: an object is not enforceable; nothing changes.
         AdminRefused, OSError: hcad refuses the tables.
     """
-    said = FabricPolicy.read(directory)
-    said.put(documents)
+    policy = FabricPolicy.read(directory)
+    policy.put(documents)
     for key in removed:
-        said.objects.pop(key, None)
-    said.members |= introduced or {}
-    if not said.objects and said.generation == 0:
-        said.write(directory)
+        policy.objects.pop(key, None)
+    policy.members |= introduced or {}
+    if not policy.objects and policy.generation == 0:
+        policy.write(directory)
         return {}
     with AdminClient(directory, name=ADMIN_NAME) as admin:
         parties = admin.call("policy-status")["parties"]
         present = {party["addresses"][0]: party["function"] for party in parties}
-        said.members = {
-            address: said.members.get(address, Member(function))
+        policy.members = {
+            address: policy.members.get(address, Member(function))
             for address, function in present.items()
         }
-        answer = admin.call("tables", document=said.compile())
-    said.generation = answer["generation"]
-    said.write(directory)
+        answer = admin.call("tables", document=policy.compile())
+    policy.generation = answer["generation"]
+    policy.write(directory)
     return answer

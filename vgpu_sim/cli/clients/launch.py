@@ -39,9 +39,9 @@ class _Driver:
     def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)
         if status:
-            said = ctypes.c_char_p()
-            self._library.cuGetErrorName(status, ctypes.byref(said))
-            raise DriverError(f"{name}: {(said.value or b'?').decode()} ({status})")
+            error_name = ctypes.c_char_p()
+            self._library.cuGetErrorName(status, ctypes.byref(error_name))
+            raise DriverError(f"{name}: {(error_name.value or b'?').decode()} ({status})")
 
 
 def _data(type_: str, count: int, value: str) -> "array.array[Any]":
@@ -70,14 +70,14 @@ def _load(driver: _Driver, image: bytes) -> ctypes.c_void_p:
     return module
 
 
-def run(what: dict[str, Any]) -> None:
+def run(launch: dict[str, Any]) -> None:
     """Perform the launch that ``tessera ptx run`` describes, and print the buffers.
 
     Raises:
         DriverError: a driver call failed.
         OSError: the file cannot be read, or there is no driver.
     """
-    with open(what["file"], "rb") as file:
+    with open(launch["file"], "rb") as file:
         image = file.read() + b"\0"
     driver = _Driver()
     context, function, device = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
@@ -86,11 +86,11 @@ def run(what: dict[str, Any]) -> None:
     driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     driver.call("cuCtxSetCurrent", context)
     module = _load(driver, image)
-    name = what["kernel"].encode()
+    name = launch["kernel"].encode()
     driver.call("cuModuleGetFunction", ctypes.byref(function), module, name)
     values: list[Any] = []
     buffers: list[tuple[str, array.array[Any], ctypes.c_uint64]] = []
-    for type_, count, value in what["arguments"]:
+    for type_, count, value in launch["arguments"]:
         data = _data(type_, count or 1, value)
         size = len(data) * data.itemsize
         if count:
@@ -101,18 +101,20 @@ def run(what: dict[str, Any]) -> None:
             values.append(address)
         else:
             values.append((ctypes.c_char * size).from_buffer_copy(data.tobytes()))
-    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(one) for one in values))
-    shape = (*what["grid"], *what["block"], what["shared"])
+    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(argument) for argument in values))
+    shape = (*launch["grid"], *launch["block"], launch["shared"])
     driver.call("cuLaunchKernel", function, *shape, None, pointers, None)
     driver.call("cuCtxSynchronize")
     for number, (type_, data, address) in enumerate(buffers):
         size = len(data) * data.itemsize
-        after = ctypes.create_string_buffer(size)
-        driver.call("cuMemcpyDtoH_v2", after, address, ctypes.c_size_t(size))
-        found = array.array(data.typecode, after.raw)
-        shown = ", ".join(f"{one:.9g}" if type_[0] == "f" else str(one) for one in found[:_SHOWN])
-        more = f", ... ({len(found)} in all)" if len(found) > _SHOWN else ""
-        print(f"buffer {number}, {type_}: {shown}{more}")  # noqa: T201 - what it is for
+        copied_buffer = ctypes.create_string_buffer(size)
+        driver.call("cuMemcpyDtoH_v2", copied_buffer, address, ctypes.c_size_t(size))
+        elements = array.array(data.typecode, copied_buffer.raw)
+        listed_elements = ", ".join(
+            f"{element:.9g}" if type_[0] == "f" else str(element) for element in elements[:_SHOWN]
+        )
+        suffix = f", ... ({len(elements)} in all)" if len(elements) > _SHOWN else ""
+        print(f"buffer {number}, {type_}: {listed_elements}{suffix}")  # noqa: T201 - what it is for
 
 
 def main(arguments: Sequence[str]) -> int:

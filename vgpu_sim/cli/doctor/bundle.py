@@ -59,22 +59,22 @@ def command(
     """
     folder = archive.name_now()
     target = path or Path(f"{folder}.tar.gz")
-    with progress.track("support-bundle", 2 if no_cluster else 3) as shown:
-        shown.begin("this machine")
+    with progress.track("support-bundle", 2 if no_cluster else 3) as steps:
+        steps.begin("this machine")
         files = {"README.txt": _README, **collect_host()}
-        shown.advance()
+        steps.advance()
         collected: Mapping[str, str] = {}
         if not no_cluster:
-            shown.begin("the cluster")
+            steps.begin("the cluster")
             collected = cluster.collect(kubeconfig, context, namespace)
-            shown.advance()
+            steps.advance()
         files.update(collected)
-        shown.begin("the archive")
+        steps.begin("the archive")
         try:
             size = archive.write(target, folder, files)
         except OSError as err:
             raise click.ClickException(f"{target}: {err.strerror or err}") from err
-        shown.advance()
+        steps.advance()
     click.echo(
         f"{target}: {count_of(len(files), 'file')}, {size} bytes; read it before you share it"
     )
@@ -85,15 +85,15 @@ def command(
 
 def collect_host() -> dict[str, str]:
     """Return the files about this machine."""
-    found = host.check_all()
+    host_findings = host.check_all()
     if node.is_node():
-        found += node.check_all()
+        host_findings += node.check_all()
     files = {
         "host/versions.txt": "".join(f"{line}\n" for line in _versions()),
         "host/variables.txt": "".join(f"{name}\n" for name in _variables(config.own_environment())),
     }
     texts = {name: redact(text) for name, text in files.items()}
-    document = Pseudonyms("").clean_document(findings.to_document(found))
+    document = Pseudonyms("").clean_document(findings.to_document(host_findings))
     texts["host/doctor.json"] = json.dumps(document, indent=2) + "\n"
     return {name: _without_home(text) for name, text in texts.items()}
 
@@ -102,8 +102,10 @@ def _versions() -> Iterable[str]:
     yield f"Python {sys.version}"
     yield f"{platform.system()} {platform.release()} {platform.version()} {platform.machine()}"
     yield f"C library {' '.join(platform.libc_ver())}"
-    for one in sorted(importlib.metadata.distributions(), key=lambda one: one.name.lower()):
-        yield f"{one.name} {one.version}"
+    for distribution in sorted(
+        importlib.metadata.distributions(), key=lambda distribution: distribution.name.lower()
+    ):
+        yield f"{distribution.name} {distribution.version}"
 
 
 def _variables(environment: Mapping[str, str]) -> list[str]:

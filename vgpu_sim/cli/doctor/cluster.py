@@ -19,8 +19,8 @@ def check_all(kubeconfig: Path | None, context: str | None, namespace: str = "")
     module = _load()
     if isinstance(module, str):
         return [Finding("cluster", "access", OK, module)]
-    found: list[Finding] = module.check(kubeconfig, context, namespace)
-    return found
+    cluster_findings: list[Finding] = module.check(kubeconfig, context, namespace)
+    return cluster_findings
 
 
 def collect(kubeconfig: Path | None, context: str | None, namespace: str = "") -> Mapping[str, str]:

@@ -90,21 +90,21 @@ def command(
             raise click.UsageError("--framework has no YAML output; -o json has the same document")
         framework.check(framework_name, python, board, preload_choice, output)
         return
-    found = host.check_all(compute=not no_compute)
+    all_findings = host.check_all(compute=not no_compute)
     if is_node or node.is_node():
-        found += node.check_all()
+        all_findings += node.check_all()
     if not no_cluster:
-        found += cluster.check_all(kubeconfig, context, namespace)
-    write(found, output)
-    sys.exit(1 if findings.has_failure(found) else 0)
+        all_findings += cluster.check_all(kubeconfig, context, namespace)
+    write(all_findings, output)
+    sys.exit(1 if findings.has_failure(all_findings) else 0)
 
 
-def write(found: list[findings.Finding], output: str) -> None:
+def write(all_findings: list[findings.Finding], output: str) -> None:
     """Print findings as text, JSON or YAML."""
     if output == "json":
-        click.echo(findings.to_json(found))
+        click.echo(findings.to_json(all_findings))
     elif output == "yaml":
-        click.echo(yaml.safe_dump(findings.to_document(found), sort_keys=False), nl=False)
+        click.echo(yaml.safe_dump(findings.to_document(all_findings), sort_keys=False), nl=False)
     else:
-        for line in findings.to_lines(found):
+        for line in findings.to_lines(all_findings):
             click.echo(clean(line))  # findings have texts of the cluster

@@ -49,8 +49,8 @@ def check_all(*, compute: bool = True) -> list[Finding]:
         check_clang,
         check_kubectl_plugin,
     )
-    found = [check() for check in checks]
-    return [*found, check_compute()] if compute else found
+    host_findings = [check() for check in checks]
+    return [*host_findings, check_compute()] if compute else host_findings
 
 
 def check_kernel() -> Finding:
@@ -60,7 +60,10 @@ def check_kernel() -> Finding:
         return Finding(_AREA, "kernel", FAIL, text, "use Linux on x86-64")
     if _version(platform.release()) < _LANDLOCK_SINCE:
         return Finding(
-            *(_AREA, "kernel", WARN, f"{text}: no Landlock before Linux 5.13"),
+            _AREA,
+            "kernel",
+            WARN,
+            f"{text}: no Landlock before Linux 5.13",
             "update the kernel, or allow user namespaces, which Tessera uses instead",
         )
     return Finding(_AREA, "kernel", OK, text)
@@ -70,12 +73,18 @@ def check_libraries(folder: Path = config.LIBRARIES_DIR) -> Finding:
     """Check that the client libraries are built, on a file system from which they can be loaded."""
     if not (folder / _LIBRARY).exists():
         return Finding(
-            *(_AREA, "libraries", FAIL, f"no {_LIBRARY} in {folder}"),
+            _AREA,
+            "libraries",
+            FAIL,
+            f"no {_LIBRARY} in {folder}",
             "build it with `python -m vgpu_sim.native.build`, which needs gcc",
         )
     if is_noexec(folder):
         return Finding(
-            *(_AREA, "libraries", FAIL, f"{folder} is mounted noexec"),
+            _AREA,
+            "libraries",
+            FAIL,
+            f"{folder} is mounted noexec",
             "install Tessera on a file system without the option noexec",
         )
     return Finding(_AREA, "libraries", OK, str(folder))
@@ -96,7 +105,10 @@ def check_sandbox() -> Finding:
     if level.confined:
         return Finding(_AREA, "sandbox", OK, text)
     return Finding(
-        *(_AREA, "sandbox", FAIL, text),
+        _AREA,
+        "sandbox",
+        FAIL,
+        text,
         "allow seccomp filters, and Landlock (boot option lsm=landlock,...) or user namespaces"
         " (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1,"
         " kernel.apparmor_restrict_unprivileged_userns=0); in a container, relax its seccomp"
@@ -118,7 +130,10 @@ def check_ptrace(file: Path = Path("/proc/sys/kernel/yama/ptrace_scope")) -> Fin
     if scope < 2:
         return Finding(_AREA, "ptrace", OK, texts[scope])
     return Finding(
-        *(_AREA, "ptrace", WARN, texts.get(scope, "no debugger can attach")),
+        _AREA,
+        "ptrace",
+        WARN,
+        texts.get(scope, "no debugger can attach"),
         "Tessera works; for gdb or strace, set the sysctl kernel.yama.ptrace_scope=1"
         + (" and restart the machine, because 3 cannot be lowered" if scope > 2 else ""),
     )
@@ -131,7 +146,10 @@ def check_address_space(
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
         return Finding(
-            *(_AREA, "addresses", FAIL, f"limited to {soft // _MIB} MiB a process"),
+            _AREA,
+            "addresses",
+            FAIL,
+            f"limited to {soft // _MIB} MiB a process",
             "remove the limit, because programs reserve terabytes of addresses: `ulimit -v"
             " unlimited`",
         )
@@ -141,7 +159,10 @@ def check_address_space(
         strict = False
     if strict:
         return Finding(
-            *(_AREA, "addresses", WARN, "the kernel does not overcommit memory"),
+            _AREA,
+            "addresses",
+            WARN,
+            "the kernel does not overcommit memory",
             "set the sysctl vm.overcommit_memory=0 if programs fail with CUDA_ERROR_OUT_OF_MEMORY",
         )
     return Finding(_AREA, "addresses", OK, "not limited")
@@ -174,12 +195,12 @@ def check_run_folder(parents: Iterable[Path] | None = None) -> Finding:
     """Check that a run can create its private folder, with a path that is short enough."""
     candidates = tuple(config.private_dir_parents() if parents is None else parents)
     try:
-        made = run_dirs.make(candidates)
+        folder = run_dirs.make(candidates)
     except OSError as err:
         remedy = "set XDG_RUNTIME_DIR or TMPDIR to a writable folder with a path below 40 bytes"
         return Finding(_AREA, "run folder", FAIL, str(err), remedy)
-    made.rmdir()
-    return Finding(_AREA, "run folder", OK, str(made.parent))
+    folder.rmdir()
+    return Finding(_AREA, "run folder", OK, str(folder.parent))
 
 
 def check_temporary_folder(folder: Path | None = None) -> Finding:
@@ -187,11 +208,14 @@ def check_temporary_folder(folder: Path | None = None) -> Finding:
     where = folder or Path(tempfile.gettempdir())
     if not os.access(where, os.W_OK | os.X_OK):
         return Finding(
-            *(_AREA, "temporary", FAIL, f"{where} is not writable"), "set TMPDIR to another folder"
+            _AREA, "temporary", FAIL, f"{where} is not writable", "set TMPDIR to another folder"
         )
     if is_noexec(where):
         return Finding(
-            *(_AREA, "temporary", WARN, f"{where} is mounted noexec"),
+            _AREA,
+            "temporary",
+            WARN,
+            f"{where} is mounted noexec",
             "set TMPDIR to another folder: Triton and PyTorch load modules that they compile there",
         )
     return Finding(_AREA, "temporary", OK, str(where))
@@ -202,13 +226,19 @@ def check_cache() -> Finding:
     folder = config.user_cache_dir()
     if folder is None:
         return Finding(
-            *(_AREA, "cache", WARN, "this user has no home"),
+            _AREA,
+            "cache",
+            WARN,
+            "this user has no home",
             "set XDG_CACHE_HOME: without a cache, every run compiles its kernels",
         )
-    there = next(one for one in (folder, *folder.parents) if one.exists())
-    if not os.access(there, os.W_OK | os.X_OK):
+    existing_folder = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(existing_folder, os.W_OK | os.X_OK):
         return Finding(
-            *(_AREA, "cache", WARN, f"{folder} is not writable"),
+            _AREA,
+            "cache",
+            WARN,
+            f"{folder} is not writable",
             "set XDG_CACHE_HOME: without a cache, every run compiles its kernels",
         )
     return Finding(_AREA, "cache", OK, str(folder))
@@ -217,10 +247,13 @@ def check_cache() -> Finding:
 def check_c_compiler() -> Finding:
     """Check for a C compiler, which Triton and `torch.compile` need."""
     for name in ("cc", "gcc", "clang"):
-        if (found := shutil.which(name)) is not None:
-            return Finding(_AREA, "C compiler", OK, found)
+        if (compiler_path := shutil.which(name)) is not None:
+            return Finding(_AREA, "C compiler", OK, compiler_path)
     return Finding(
-        *(_AREA, "C compiler", WARN, "none on PATH"),
+        _AREA,
+        "C compiler",
+        WARN,
+        "none on PATH",
         "Triton and torch.compile need one: install gcc and the C library's headers",
     )
 
@@ -228,20 +261,23 @@ def check_c_compiler() -> Finding:
 def check_clang() -> Finding:
     """Check for the clang that `tessera cc` needs."""
     try:
-        found = clang.find(None)
+        compiler = clang.find(None)
     except CompileError as err:
         return Finding(_AREA, "clang", WARN, "`tessera cc` does not work", str(err))
-    return Finding(_AREA, "clang", OK, f"{found.path} ({found.version})")
+    return Finding(_AREA, "clang", OK, f"{compiler.path} ({compiler.version})")
 
 
 def check_kubectl_plugin() -> Finding:
     """Check that kubectl, if it is here, finds its plugin."""
     if shutil.which("kubectl") is None:
         return Finding(_AREA, "kubectl", OK, "not on PATH; only clusters need it")
-    if (found := shutil.which("kubectl-tessera")) is not None:
-        return Finding(_AREA, "kubectl", OK, f"the plugin is {found}")
+    if (plugin_path := shutil.which("kubectl-tessera")) is not None:
+        return Finding(_AREA, "kubectl", OK, f"the plugin is {plugin_path}")
     return Finding(
-        *(_AREA, "kubectl", WARN, "the plugin kubectl-tessera is not on PATH"),
+        _AREA,
+        "kubectl",
+        WARN,
+        "the plugin kubectl-tessera is not on PATH",
         "add the folder of `tessera` to PATH, and `pip install 'tessera[console]'`",
     )
 
@@ -253,7 +289,7 @@ def check_compute(board: str = "a30") -> Finding:
     command = python_process.module_command(main, "run", "--board", board, "--", *program)
     environment = {**config.own_environment(), **_import_path()}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -266,18 +302,18 @@ def check_compute(board: str = "a30") -> Finding:
     except subprocess.TimeoutExpired:
         text = f"no result within {_COMPUTE_TIMEOUT_S} s"
         return Finding(_AREA, "compute", FAIL, text, "repair what the lines above name")
-    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
+    lines = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()
     text = lines[-1] if lines else "no output"
-    if done.returncode == 0:
+    if process.returncode == 0:
         return Finding(_AREA, "compute", OK, text)
-    text = f"status {done.returncode}: {text}"
+    text = f"status {process.returncode}: {text}"
     return Finding(_AREA, "compute", FAIL, text, "repair what the lines above name")
 
 
 def is_noexec(folder: Path) -> bool:
     """Return whether the file system of a folder, or of its nearest parent, is mounted noexec."""
-    there = next(one for one in (folder, *folder.parents) if one.exists())
-    return bool(os.statvfs(there).f_flag & os.ST_NOEXEC)
+    existing_folder = next(path for path in (folder, *folder.parents) if path.exists())
+    return bool(os.statvfs(existing_folder).f_flag & os.ST_NOEXEC)
 
 
 def _import_path() -> dict[str, str]:

@@ -34,12 +34,15 @@ def check_cgroups(root: Path = Path("/sys/fs/cgroup"), *, is_root: bool | None =
     """Check for the control groups that limit the memory and CPUs of slices."""
     remedy = "without control groups, only gpud's accounting limits slices: mount cgroup2 at "
     if (root / "cgroup.controllers").is_file():
-        there = (root / "cgroup.controllers").read_text(encoding="ascii").split()
-        missing = [name for name in _CONTROLLERS if name not in there]
+        controllers = (root / "cgroup.controllers").read_text(encoding="ascii").split()
+        missing = [name for name in _CONTROLLERS if name not in controllers]
         if missing:
             text = f"version 2 without {', '.join(missing)}"
             return Finding(
-                *(_AREA, "cgroups", WARN, text),
+                _AREA,
+                "cgroups",
+                WARN,
+                text,
                 "remove cgroup_disable= from the kernel's command line",
             )
         text = "version 2"
@@ -51,7 +54,10 @@ def check_cgroups(root: Path = Path("/sys/fs/cgroup"), *, is_root: bool | None =
     folder = root if text == "version 2" else root / "memory"
     if as_root and not os.access(folder, os.W_OK):
         return Finding(
-            *(_AREA, "cgroups", WARN, f"{text}, but {folder} is read-only"),
+            _AREA,
+            "cgroups",
+            WARN,
+            f"{text}, but {folder} is read-only",
             "gpud's pod needs /sys/fs/cgroup writable; the chart mounts it",
         )
     return Finding(_AREA, "cgroups", OK, text)
@@ -62,16 +68,22 @@ def check_containerd(
 ) -> Finding:
     """Check that containerd adds CDI devices: by default from 2.0 on, else if it is configured."""
     text = version if version is not None else _containerd_version()
-    found = re.search(r"\bv?(\d+)\.(\d+)\.\d+", text)
-    if found is None:
+    match = re.search(r"\bv?(\d+)\.(\d+)\.\d+", text)
+    if match is None:
         return Finding(
-            *(_AREA, "containerd", OK, "not on PATH: another runtime, such as CRI-O, has CDI on")
+            _AREA,
+            "containerd",
+            OK,
+            "not on PATH: another runtime, such as CRI-O, has CDI on",
         )
-    release = found[0].lstrip("v")
+    release = match[0].lstrip("v")
     set_to = _enable_cdi(file)
-    if set_to is False or (int(found[1]) < 2 and set_to is None):
+    if set_to is False or (int(match[1]) < 2 and set_to is None):
         return Finding(
-            *(_AREA, "containerd", FAIL, f"{release} with CDI off"),
+            _AREA,
+            "containerd",
+            FAIL,
+            f"{release} with CDI off",
             f'set enable_cdi = true and cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"] in {file} and'
             " restart containerd, or install with devicePlugin.deviceListStrategy=mounts",
         )
@@ -83,9 +95,9 @@ def check_cdi(folders: tuple[Path, ...] = _CDI_FOLDERS) -> Finding:
     files = [file for folder in folders for file in folder.glob("tessera*.json")]
     if files:
         return Finding(_AREA, "CDI", OK, f"{len(files)} files, such as {files[0]}")
-    there = next(one for one in (folders[-1], *folders[-1].parents) if one.exists())
-    if os.geteuid() == 0 and not os.access(there, os.W_OK):
-        text = f"{there} is read-only"
+    existing_folder = next(path for path in (folders[-1], *folders[-1].parents) if path.exists())
+    if os.geteuid() == 0 and not os.access(existing_folder, os.W_OK):
+        text = f"{existing_folder} is read-only"
         return Finding(_AREA, "CDI", FAIL, text, f"make {folders[-1]} writable for the node agent")
     text = f"no file of Tessera in {folders[-1]}: this node is in no pool, or uses mounts"
     return Finding(_AREA, "CDI", OK, text)
@@ -95,10 +107,13 @@ def check_state_folder(folder: Path = config.DEFAULT_STATE_DIR) -> Finding:
     """Check the folder from which containers get the client libraries."""
     if is_noexec(folder):
         return Finding(
-            *(_AREA, "state", FAIL, f"{folder} is on a file system that is mounted noexec"),
+            _AREA,
+            "state",
+            FAIL,
+            f"{folder} is on a file system that is mounted noexec",
             "containers load Tessera's libraries from there: mount it without noexec",
         )
-    free = shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.exists())).free
+    free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
     if free < 1 << 30:
         text = f"{free >> 20} MiB free at {folder}"
         return Finding(_AREA, "state", WARN, text, "free 1 GiB for libraries and compiled kernels")
@@ -112,7 +127,10 @@ def check_gpud(folder: Path | None = None) -> Finding:
         return Finding(_AREA, "gpud", OK, f"serves {socket}")
     if (folder or config.run_dir()).is_dir():
         return Finding(
-            *(_AREA, "gpud", WARN, f"no {socket}"),
+            _AREA,
+            "gpud",
+            WARN,
+            f"no {socket}",
             "see `kubectl -n tessera-system get pods -o wide` and the log of tessera-gpud-POOL",
         )
     return Finding(_AREA, "gpud", OK, "this node is in no pool")
@@ -123,12 +141,12 @@ def _containerd_version() -> str:
     if program is None:
         return ""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, "--version"], capture_output=True, text=True, check=False, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout
+    return process.stdout
 
 
 def _enable_cdi(file: Path) -> bool | None:

@@ -74,7 +74,7 @@ def advise(
     }
     if layout is not None:
         document["layout"] = _layout(ctx, gpus, layout)
-    moments = [one for name in want.split(",") if name for one in _moments(divided, name)]
+    moments = [moment for name in want.split(",") if name for moment in _moments(divided, name)]
     if layout is not None:
         moments += _layout_moments(gpus, layout)
     moments = moments or _now(divided)
@@ -105,7 +105,10 @@ def _room(gpus: Sequence[GpuState]) -> dict[str, Any]:
     rooms = pools.room(gpus)
     return {
         "fragmentation": round(planner.fragmentation(rooms), 3),
-        "room": {p.name: {"now": one.now, "packed": one.packed} for p, one in rooms.items()},
+        "room": {
+            p.name: {"now": profile_room.now, "packed": profile_room.packed}
+            for p, profile_room in rooms.items()
+        },
     }
 
 
@@ -118,25 +121,25 @@ def _read_wanted(text: str) -> tuple[int, str]:
 def _advice(ctx: click.Context, gpus: Sequence[GpuState], text: str) -> dict[str, Any]:
     needed, name = _read_wanted(text)
     try:
-        found = pools.advise(gpus, name, needed)
+        advice = pools.advise(gpus, name, needed)
     except MigError as err:
         raise click.BadParameter(str(err), ctx, param_hint="--want") from err
     return {
         "profile": name,
         "wanted": needed,
-        "now": found.now,
-        "possible": found.possible >= needed,
+        "now": advice.now,
+        "possible": advice.possible >= needed,
         "moves": [
             {
                 "gpu": gpu.name,
                 "slices": [
-                    {"slice": str(one), "pods": list(gpu.holders_in(one))}
-                    for one in making.disturbed
+                    {"slice": str(instance), "pods": list(gpu.holders_in(instance))}
+                    for instance in making.disturbed
                 ],
-                "to": [str(after) for _, after in making.moves],
+                "to": [str(target) for _, target in making.moves],
                 "units": making.units,
             }
-            for gpu, making in found.makings
+            for gpu, making in advice.makings
         ],
     }
 
@@ -149,23 +152,25 @@ def _now(gpus: Sequence[GpuState]) -> list[Moment]:
 def _moments(gpus: Sequence[GpuState], text: str) -> Iterator[Moment]:
     """Yield the GPUs that change to make room for a profile, before and after."""
     needed, name = _read_wanted(text)
-    found = pools.advise(gpus, name, needed)
-    for gpu, making in found.makings[:_MOST_DRAWN]:
+    advice = pools.advise(gpus, name, needed)
+    for gpu, making in advice.makings[:_MOST_DRAWN]:
         gone = making.disturbed
-        stay = [one for one in gpu.held if one.gpu_instance not in gone]
+        stay = [instance for instance in gpu.held if instance.gpu_instance not in gone]
         moved = [to for _, to in making.moves]
         coming = [*moved, *_made_room(gpu, [*stay, *moved], name)]
-        after = pictures.states_of(held=stay, coming=coming)
-        before = f"{gpu.name} before ({text})"
-        yield pictures.moment(gpu.board, before, _states(gpu, gone))
-        yield pictures.moment(gpu.board, f"{gpu.name} after ({text})", after)
+        states = pictures.states_of(held=stay, coming=coming)
+        title = f"{gpu.name} before ({text})"
+        yield pictures.moment(gpu.board, title, _states(gpu, gone))
+        yield pictures.moment(gpu.board, f"{gpu.name} after ({text})", states)
 
 
-def _made_room(gpu: GpuState, held: Sequence[Instance], name: str) -> tuple[Instance, ...]:
-    """Return the slices of a profile for which there is room beside ``held``, one more than now."""
+def _made_room(gpu: GpuState, held_slices: Sequence[Instance], name: str) -> tuple[Instance, ...]:
+    """Return the slices of a profile for which there is room beside ``held_slices``, one more than
+    now.
+    """
     profile = gpu.board.device_profile(name).profile
     count = planner.room(gpu.board, gpu.held)[profile].now + 1
-    return tuple(planner.plan(gpu.board, held, [profile] * count).placed)
+    return tuple(planner.plan(gpu.board, held_slices, [profile] * count).placed)
 
 
 def _layout_moments(gpus: Sequence[GpuState], text: str) -> list[Moment]:
@@ -175,23 +180,29 @@ def _layout_moments(gpus: Sequence[GpuState], text: str) -> list[Moment]:
         if len(moments) >= 2 * _MOST_DRAWN:
             break
         try:
-            wanted = read_slices(gpu.board, text)
-            plan = planner.relayout(gpu.board, gpu.slices, wanted, held=frozenset(gpu.held))
+            requested_slices = read_slices(gpu.board, text)
+            plan = planner.relayout(
+                gpu.board, gpu.slices, requested_slices, held=frozenset(gpu.held)
+            )
         except MigError:  # the text names the boards that cannot have the layout
             continue
         if plan.destroy or plan.create:
-            before = pictures.states_of(held=plan.keep, leaving=plan.destroy)
-            after = pictures.states_of(held=plan.keep, coming=plan.create)
-            moments.append(pictures.moment(gpu.board, f"{gpu.name} before", before))
-            moments.append(pictures.moment(gpu.board, f"{gpu.name} after", after))
+            present_states = pictures.states_of(held=plan.keep, leaving=plan.destroy)
+            target_states = pictures.states_of(held=plan.keep, coming=plan.create)
+            moments.append(pictures.moment(gpu.board, f"{gpu.name} before", present_states))
+            moments.append(pictures.moment(gpu.board, f"{gpu.name} after", target_states))
     return moments
 
 
 def _states(gpu: GpuState, gone: Sequence[Instance]) -> dict[Instance, BoxState]:
-    held = [one for one in gpu.slices if one in gpu.held and one.gpu_instance not in gone]
-    leaving = [one for one in gpu.slices if one.gpu_instance in gone]
-    rest = [one for one in gpu.slices if one not in (*held, *leaving)]
-    return pictures.states_of(held=held, leaving=leaving, free=rest)
+    held_slices = [
+        instance
+        for instance in gpu.slices
+        if instance in gpu.held and instance.gpu_instance not in gone
+    ]
+    leaving = [instance for instance in gpu.slices if instance.gpu_instance in gone]
+    free_slices = [instance for instance in gpu.slices if instance not in (*held_slices, *leaving)]
+    return pictures.states_of(held=held_slices, leaving=leaving, free=free_slices)
 
 
 def _layout(ctx: click.Context, gpus: Sequence[GpuState], text: str) -> dict[str, Any]:
@@ -210,32 +221,32 @@ def _layout(ctx: click.Context, gpus: Sequence[GpuState], text: str) -> dict[str
     }
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{count_of(found['gpus'], 'GPU')}, {found['divided']} divided"
-    yield f"Fragmentation: {found['fragmentation']:.3f}"
-    if found["room"]:
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{count_of(document['gpus'], 'GPU')}, {document['divided']} divided"
+    yield f"Fragmentation: {document['fragmentation']:.3f}"
+    if document["room"]:
         yield f"{'Profile':<14}{'Room now':>10}{'If packed':>11}"
-        for name, one in found["room"].items():
-            yield f"{name:<14}{one['now']:>10}{one['packed']:>11}"
-    for advice in found["advice"]:
+        for name, profile_room in document["room"].items():
+            yield f"{name:<14}{profile_room['now']:>10}{profile_room['packed']:>11}"
+    for advice in document["advice"]:
         yield from _advice_lines(advice)
-    if "layout" in found:
-        yield from _cost(found["layout"])
+    if "layout" in document:
+        yield from _cost(document["layout"])
 
 
 def _advice_lines(advice: Mapping[str, Any]) -> Iterator[str]:
-    wanted = f"{advice['wanted']}x{advice['profile']}"
+    requested_slices = f"{advice['wanted']}x{advice['profile']}"
     if advice["now"] >= advice["wanted"]:
-        yield f"{wanted}: there is room for {advice['now']}, nothing has to move"
+        yield f"{requested_slices}: there is room for {advice['now']}, nothing has to move"
         return
     short = "" if advice["possible"] else "; that is not enough, and nothing more helps"
-    yield f"{wanted}: room for {advice['now']} now; what makes more{short}:"
+    yield f"{requested_slices}: room for {advice['now']} now; what makes more{short}:"
     for move in advice["moves"]:
         verb = "move" if move["to"] else "end"
-        for number, one in enumerate(move["slices"]):
-            pods = ", ".join(one["pods"])
+        for number, slice_move in enumerate(move["slices"]):
+            pods = ", ".join(slice_move["pods"])
             to = f" to {move['to'][number]}" if move["to"] else ""
-            yield f"  {verb} {pods} ({one['slice']} of {move['gpu']}){to}"
+            yield f"  {verb} {pods} ({slice_move['slice']} of {move['gpu']}){to}"
 
 
 def _cost(layout: Mapping[str, Any]) -> Iterator[str]:
@@ -246,7 +257,7 @@ def _cost(layout: Mapping[str, Any]) -> Iterator[str]:
     )
     pods = layout["pods"]
     if pods:
-        more = f" and {len(pods) - _MOST_PODS} more" if len(pods) > _MOST_PODS else ""
-        yield f"  {', '.join(pods[:_MOST_PODS])}{more}"
+        suffix = f" and {len(pods) - _MOST_PODS} more" if len(pods) > _MOST_PODS else ""
+        yield f"  {', '.join(pods[:_MOST_PODS])}{suffix}"
     for board, why in layout["impossible"].items():
         yield f"  not on {board}: {' '.join(why.split())}"

@@ -30,9 +30,9 @@ command.add_command(plan.plan)
 @json_option
 def list_boards(as_json: bool) -> None:
     """List the boards."""
-    known = geometry.BOARDS.values()
+    all_boards = geometry.BOARDS.values()
     if as_json:
-        echo_json([_board_json(board) for board in known])
+        echo_json([_board_json(board) for board in all_boards])
         return
     echo_table(
         ("Board", "Product", "Arch", "CC", "PCI ID", "Memory GiB", "SMs", "Units", "Slices"),
@@ -48,7 +48,7 @@ def list_boards(as_json: bool) -> None:
                 board.placement_units,
                 board.compute_slices,
             )
-            for board in known
+            for board in all_boards
         ],
     )
 

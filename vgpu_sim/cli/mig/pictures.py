@@ -30,25 +30,25 @@ def moment(board: Board, title: str, states: Mapping[Instance, BoxState]) -> Mom
 
 def states_of(**groups: Iterable[Instance]) -> dict[Instance, BoxState]:
     """Return slices with their states, from groups named by states: ``held``, ``free``."""
-    return {one: BoxState(name) for name, every in groups.items() for one in every}
+    return {instance: BoxState(name) for name, every in groups.items() for instance in every}
 
 
 def figures_of(moments: Sequence[Moment]) -> list[Figure]:
     """Return one drawing for each moment."""
-    found = []
-    for one in moments:
-        drawn = draw_gpu(one.picture, _describe(one), axis=True)
-        found.append(Figure(one.title, drawn))
-    return found
+    figures = []
+    for moment in moments:
+        drawn = draw_gpu(moment.picture, _describe(moment), axis=True)
+        figures.append(Figure(moment.title, drawn))
+    return figures
 
 
 def lines_of(moments: Sequence[Moment], columns: int) -> Iterator[Line]:
     """Yield the moments as text below each other, and the key of the characters."""
-    wide = max(len(one.title) for one in moments) + 2
-    for one in moments:
-        size = max(min(columns - wide, one.picture.units * _WIDEST), 1)
-        for number, row in enumerate(terminal.draw_picture(one.picture, size)):
-            yield (Span(f"{one.title if number == 0 else '':<{wide}}"), *row)
+    wide = max(len(moment.title) for moment in moments) + 2
+    for moment in moments:
+        size = max(min(columns - wide, moment.picture.units * _WIDEST), 1)
+        for number, row in enumerate(terminal.draw_picture(moment.picture, size)):
+            yield (Span(f"{moment.title if number == 0 else '':<{wide}}"), *row)
     yield from terminal.legend(columns)
 
 
@@ -58,6 +58,6 @@ def print_moments(moments: Sequence[Moment]) -> None:
         options.print_lines(lines_of(moments, terminal.width()))
 
 
-def _describe(one: Moment) -> str:
-    boxes = ", ".join(f"{box.name} {WORDS[box.state]}" for box in one.picture.boxes)
-    return f"{one.title}: {boxes or 'no slices'}"
+def _describe(moment: Moment) -> str:
+    boxes = ", ".join(f"{box.name} {WORDS[box.state]}" for box in moment.picture.boxes)
+    return f"{moment.title}: {boxes or 'no slices'}"

@@ -16,14 +16,14 @@ from vgpu_sim.cli.mig.tables import echo_json, echo_table, json_option
 
 def _complete_list(ctx: click.Context, incomplete: str, *, placed: bool) -> list[CompletionItem]:
     """Complete the last item of a comma-separated list, for the given board or for all boards."""
-    before, comma, last = incomplete.rpartition(",")
+    prefix, comma, last = incomplete.rpartition(",")
     words: dict[str, None] = {}
     for profile in (profile for board in boards.select_boards(ctx) for profile in board.profiles):
         if placed:
             words.update((str(Instance(profile, start)), None) for start in profile.starts)
         else:
             words[profile.name] = None
-    return [CompletionItem(before + comma + word) for word in words if word.startswith(last)]
+    return [CompletionItem(prefix + comma + word) for word in words if word.startswith(last)]
 
 
 def _complete_placed(
@@ -56,7 +56,7 @@ def _complete_requests(
 )
 @click.option(
     "--from",
-    "before",
+    "present_layout",
     default=None,
     metavar="INSTANCES",
     shell_complete=_complete_placed,
@@ -64,7 +64,7 @@ def _complete_requests(
 )
 @click.option(
     "--to",
-    "after",
+    "target_layout",
     default=None,
     metavar="SLICES",
     shell_complete=_complete_requests,
@@ -85,8 +85,8 @@ def plan(
     board: Board,
     have: str,
     want: str | None,
-    before: str | None,
-    after: str | None,
+    present_layout: str | None,
+    target_layout: str | None,
     pin: str,
     as_json: bool,
 ) -> None:
@@ -95,10 +95,10 @@ def plan(
     With --from and --to: print the fewest changes from one layout to the other, and why fewer
     changes are not enough.
     """
-    if before is not None or after is not None:
-        if before is None or after is None or have or want is not None:
+    if present_layout is not None or target_layout is not None:
+        if present_layout is None or target_layout is None or have or want is not None:
             raise click.UsageError("give --from and --to together, without --have and --want", ctx)
-        relayout.command(ctx, board, before, after, pin, as_json)
+        relayout.command(ctx, board, present_layout, target_layout, pin, as_json)
         return
     if pin:
         raise click.UsageError("--pin needs --from and --to", ctx)
@@ -109,13 +109,13 @@ def plan(
     except SpecError as err:
         raise click.BadParameter(str(err), ctx, param_hint="--have") from err
     try:
-        wanted = spec.parse_requests(board, want)
+        requested_slices = spec.parse_requests(board, want)
     except SpecError as err:
         raise click.BadParameter(str(err), ctx, param_hint="--want") from err
-    if not wanted:
+    if not requested_slices:
         raise click.BadParameter("the list of slices is empty", ctx, param_hint="--want")
     try:
-        made = planner.plan(board, in_use, wanted)
+        placement = planner.plan(board, in_use, requested_slices)
     except IllegalLayoutError as err:
         raise click.BadParameter(str(err), ctx, param_hint="--have") from err
     except PlanError as err:
@@ -124,27 +124,27 @@ def plan(
         else:
             report(str(err))
         ctx.exit(FAILED)
-    _answer(made, f"{want} on {board.key}", as_json=as_json)
+    _answer(placement, f"{want} on {board.key}", as_json=as_json)
 
 
-def _answer(made: planner.Plan, title: str, *, as_json: bool) -> None:
-    after = pictures.states_of(held=made.have, coming=made.placed)
+def _answer(placement: planner.Plan, title: str, *, as_json: bool) -> None:
+    states = pictures.states_of(held=placement.have, coming=placement.placed)
     moments = (
-        pictures.moment(made.board, "before", pictures.states_of(held=made.have)),
-        pictures.moment(made.board, "after", after),
+        pictures.moment(placement.board, "before", pictures.states_of(held=placement.have)),
+        pictures.moment(placement.board, "after", states),
     )
     options.write_files(title, lambda: pictures.figures_of(moments))
     if options.current().takes_stdout:
         return
     if as_json:
-        echo_json(_plan_json(made))
+        echo_json(_plan_json(placement))
     else:
-        _echo_plan(made)
+        _echo_plan(placement)
         pictures.print_moments(moments)
 
 
-def _echo_plan(made: planner.Plan) -> None:
-    placed = set(made.placed)
+def _echo_plan(placement: planner.Plan) -> None:
+    placed = set(placement.placed)
     rows = [
         (
             str(instance),
@@ -153,25 +153,25 @@ def _echo_plan(made: planner.Plan) -> None:
             instance.profile.size,
             "new" if instance in placed else "in use",
         )
-        for instance in made.layout
+        for instance in placement.layout
     ]
     echo_table(("Instance", "ID", "Start", "Size", "State"), rows)
-    largest = made.headroom.largest
+    largest = placement.headroom.largest
     if largest is None:
         click.echo("No profile fits beside these.")
     else:
         click.echo(f"Largest profile that still fits: {largest.name}")
 
 
-def _plan_json(made: planner.Plan) -> dict[str, Any]:
-    largest = made.headroom.largest
+def _plan_json(placement: planner.Plan) -> dict[str, Any]:
+    largest = placement.headroom.largest
     return {
-        "board": made.board.key,
-        "have": [str(instance) for instance in made.have],
-        "placed": [str(instance) for instance in made.placed],
-        "layout": [str(instance) for instance in made.layout],
+        "board": placement.board.key,
+        "have": [str(instance) for instance in placement.have],
+        "placed": [str(instance) for instance in placement.placed],
+        "layout": [str(instance) for instance in placement.layout],
         "largest_free": largest.name if largest is not None else None,
-        "states_left": made.headroom.states,
+        "states_left": placement.headroom.states,
     }
 
 

@@ -46,8 +46,8 @@ def _keys(family: str | None, boards: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return the tables of measurements that the options select, as (family, table)."""
     return [
         (name, key)
-        for name, one in FAMILIES.items()
-        for key in one.keys
+        for name, kernel_family in FAMILIES.items()
+        for key in kernel_family.keys
         if family in (None, name) and (not boards or key.split("/")[0] in boards)
     ]
 
@@ -124,11 +124,11 @@ def _validate_tables(
             raise NoData(f"no measurements of {family or 'any family'} on {', '.join(boards)}")
         if html is not None:
             plots.require()
-        with progress.track("tables", len(keys)) as shown:
+        with progress.track("tables", len(keys)) as steps:
             for name, key in keys:
-                shown.begin(f"{name}/{key}")
+                steps.begin(f"{name}/{key}")
                 verdicts.append(families.validate(FAMILIES[name], key, rows, donor))
-                shown.advance()
+                steps.advance()
                 if len(verdicts) == 1:
                     click.echo(_HEAD)
                 click.echo(_line(verdicts[-1]))
@@ -146,9 +146,11 @@ def _validate_tables(
 
 def _alone(option: str, **others: object) -> None:
     """Refuse other options that have no effect together with ``option``."""
-    given = [f"--{name}" for name, value in others.items() if value]
-    if given:
-        raise click.UsageError(f"{option} cannot be combined with {' or '.join(given)}")
+    conflicting_options = [f"--{name}" for name, value in others.items() if value]
+    if conflicting_options:
+        raise click.UsageError(
+            f"{option} cannot be combined with {' or '.join(conflicting_options)}"
+        )
 
 
 def _validate_unseen(boards: tuple[str, ...], rows: int | None) -> None:
@@ -161,12 +163,12 @@ def _validate_unseen(boards: tuple[str, ...], rows: int | None) -> None:
             except UnknownModel as err:
                 missing = err
                 continue
-            found = unseen.validate(target, fitted, rows)
-            missed = "" if round(found.mape, 1) <= unseen.GOALS[target] else "  MISSED"
+            accuracy = unseen.validate(target, fitted, rows)
+            missed = "" if round(accuracy.mape, 1) <= unseen.GOALS[target] else "  MISSED"
             click.echo(
-                f"{target:14}{' + '.join(unseen.DONORS[target]):32}{fitted.rows:7}{found.rows:8}"
-                f"{found.mape:7.1f}{found.median:8.1f}{found.p90:7.1f}{found.bias:+7.1f}"
-                f"{found.inside:9.1f}{unseen.GOALS[target]:6.1f}{missed}"
+                f"{target:14}{' + '.join(unseen.DONORS[target]):32}{fitted.rows:7}{accuracy.rows:8}"
+                f"{accuracy.mape:7.1f}{accuracy.median:8.1f}{accuracy.p90:7.1f}{accuracy.bias:+7.1f}"
+                f"{accuracy.inside:9.1f}{unseen.GOALS[target]:6.1f}{missed}"
             )
         if missing is not None:
             raise missing
@@ -182,9 +184,9 @@ def _targets(boards: tuple[str, ...]) -> list[str]:
     return targets
 
 
-def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
+def _validate_served(boards: tuple[str, ...], max_points: int | None) -> None:
     try:
-        points, excluded = serving.predict_points(most)
+        points, excluded = serving.predict_points(max_points)
         rows = serving.validate(points)
     except PerfError as err:
         exit_with_error(err)
@@ -200,9 +202,9 @@ def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
     for time in serving.TIMES:
         compared = [(row.points, row.inside) for row in rows if row.time == time]
         count = sum(number for number, _ in compared)
-        found = [number * share for number, share in compared if share is not None]
-        if found:
-            share = sum(found) / count
+        weighted_shares = [number * share for number, share in compared if share is not None]
+        if weighted_shares:
+            share = sum(weighted_shares) / count
             click.echo(f"{time.upper()}: {share:.1f} % of {count} inside the interval printed")
     reasons = ", ".join(f"{why} {count}" for why, count in excluded.most_common())
     click.echo(f"not compared: {reasons}")
@@ -210,24 +212,24 @@ def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
 
 def _echo_wins(verdicts: list[Verdict]) -> None:
     """Print the tables for which a baseline without a mechanism is closer to the measurements."""
-    for one in verdicts:
-        if one.better_baselines:
+    for verdict in verdicts:
+        if verdict.better_baselines:
             names = ", ".join(
-                f"{name} {one.baselines[name]:.1f} %" for name in one.better_baselines
+                f"{name} {verdict.baselines[name]:.1f} %" for name in verdict.better_baselines
             )
-            own = (one.corrected or one.accuracy).mape
-            click.echo(f"better than {one.family.name}/{one.key} ({own:.1f} %): {names}")
+            own = (verdict.corrected or verdict.accuracy).mape
+            click.echo(f"better than {verdict.family.name}/{verdict.key} ({own:.1f} %): {names}")
 
 
 def _line(verdict: Verdict) -> str:
-    found = verdict.accuracy
+    accuracy = verdict.accuracy
     goal = "-" if verdict.goal is None else f"{verdict.goal:.1f}"
     missed = "  MISSED" if verdict.met is False else ""
     corrected = _corrected_columns(verdict)
     return (
-        f"{verdict.family.name + '/' + verdict.key:38}{verdict.fitted.rows:7}{found.rows:8}"
-        f"{found.mape:7.1f}{found.median:8.1f}{found.p90:7.1f}{found.bias:+7.1f}"
-        f"{found.log_correlation:10.4f}{found.inside:9.1f}{goal:>6}{corrected}"
+        f"{verdict.family.name + '/' + verdict.key:38}{verdict.fitted.rows:7}{accuracy.rows:8}"
+        f"{accuracy.mape:7.1f}{accuracy.median:8.1f}{accuracy.p90:7.1f}{accuracy.bias:+7.1f}"
+        f"{accuracy.log_correlation:10.4f}{accuracy.inside:9.1f}{goal:>6}{corrected}"
         f"{''.join(f'{verdict.baselines[name]:7.1f}' for name in verdict.baselines)}{missed}"
     )
 
@@ -240,11 +242,11 @@ def _corrected_columns(verdict: Verdict) -> str:
 
 
 def _name_worst(verdict: Verdict) -> None:
-    for one in verdict.worst:
-        shape = " ".join(f"{name}={value}" for name, value in one.shape.items())
+    for sample in verdict.worst:
+        shape = " ".join(f"{name}={value}" for name, value in sample.shape.items())
         click.echo(
-            f"    {one.error:+8.0f} %  measured {one.measured:.4g} us, predicted "
-            f"{one.predicted:.4g} us  {shape}  ({one.suspect})"
+            f"    {sample.error:+8.0f} %  measured {sample.measured:.4g} us, predicted "
+            f"{sample.predicted:.4g} us  {shape}  ({sample.suspect})"
         )
 
 
@@ -282,31 +284,35 @@ def fit(
             _fit_unseen(into, _targets(boards))
             return
         keys = _keys(family, boards)
-        with progress.track("tables", len(keys)) as shown:
+        with progress.track("tables", len(keys)) as steps:
             for name, key in keys:
-                shown.begin(f"{name}/{key}")
+                steps.begin(f"{name}/{key}")
                 _fit_table(into, name, key, residual)
-                shown.advance()
+                steps.advance()
     except PerfError as err:
         exit_with_error(err)
 
 
 def _fit_table(into: Path, name: str, key: str, residual: bool) -> None:
-    file, one = into / f"{name}.json", FAMILIES[name]
-    known = parameters.read(file.read_text()) if file.exists() else {}
-    known[key] = one.fit_residual(key, known[key]) if residual and key in known else one.fit(key)
-    file.write_text(parameters.render(known))
+    file, kernel_family = into / f"{name}.json", FAMILIES[name]
+    fitted_by_key = parameters.read(file.read_text()) if file.exists() else {}
+    fitted_by_key[key] = (
+        kernel_family.fit_residual(key, fitted_by_key[key])
+        if residual and key in fitted_by_key
+        else kernel_family.fit(key)
+    )
+    file.write_text(parameters.render(fitted_by_key))
 
 
 def _fit_unseen(into: Path, targets: list[str]) -> None:
     file = into / f"{unseen.FAMILY}.json"
-    known = parameters.read(file.read_text()) if file.exists() else {}
-    with progress.track("boards", len(targets)) as shown:
+    fitted_by_key = parameters.read(file.read_text()) if file.exists() else {}
+    with progress.track("boards", len(targets)) as steps:
         for target in targets:
-            shown.begin(target)
-            known[unseen.key(target)] = unseen.fit(target)
-            file.write_text(parameters.render(known))
-            shown.advance()
+            steps.begin(target)
+            fitted_by_key[unseen.key(target)] = unseen.fit(target)
+            file.write_text(parameters.render(fitted_by_key))
+            steps.advance()
 
 
 def _fit_served(into: Path) -> None:

@@ -42,14 +42,14 @@ def print_prediction(
     try:
         every = [ask(name) for name in board.split(",")]
         if click.get_current_context().meta.get(_MECHANISTIC):
-            every = [found.mechanistic() for found in every]
+            every = [prediction.mechanistic() for prediction in every]
     except PerfError as err:
         exit_with_error(err)
     pictures.write_files(f"{title} (modelled)", lambda: _figures(every, title))
     if pictures.current().takes_stdout:
         return
     if as_json:
-        rows = [found.as_json() for found in every]
+        rows = [prediction.as_json() for prediction in every]
         click.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
     elif len(every) > 1:
         _beside(every, title)
@@ -66,39 +66,46 @@ def _figures(every: Sequence[Prediction], title: str) -> Sequence[Figure]:
 def _beside(every: list[Prediction], title: str) -> None:
     """Print the causes of the time on each board, side by side."""
     pictures.echo_text(f"{title} (modelled)")
-    click.echo(" " * 30 + "".join(f"{found.board.name:>16}" for found in every))
-    rows = {"time (us)": [found.us for found in every]}
-    rows["± (%)"] = [found.percent for found in every]
-    causes = dict.fromkeys(cause for found in every for cause in found.stack)
-    rows |= {f"  {one}": [found.stack.get(one, 0) for found in every] for one in causes}
-    rows |= {rate: [found.rates[rate] for found in every] for rate in every[0].rates}
+    click.echo(" " * 30 + "".join(f"{prediction.board.name:>16}" for prediction in every))
+    rows = {"time (us)": [prediction.us for prediction in every]}
+    rows["± (%)"] = [prediction.percent for prediction in every]
+    causes = dict.fromkeys(cause for prediction in every for cause in prediction.stack)
+    rows |= {
+        f"  {cause}": [prediction.stack.get(cause, 0) for prediction in every] for cause in causes
+    }
+    rows |= {rate: [prediction.rates[rate] for prediction in every] for rate in every[0].rates}
     for name, values in rows.items():
         click.echo(f"{name:30}" + "".join(f"{value:16.2f}" for value in values))
     if pictures.current().wants_text:
-        stacks = [Stack(one.board.name, one.us, one.stack, one.interval) for one in every]
+        stacks = [
+            Stack(prediction.board.name, prediction.us, prediction.stack, prediction.interval)
+            for prediction in every
+        ]
         pictures.print_lines(terminal_causes.draw_stacks(stacks, terminal.width()))
 
 
-def _print(found: Prediction, title: str) -> None:
-    dtype = "" if found.dtype == "bytes" else f"{found.dtype}, "
-    pictures.echo_text(f"{title}, {dtype}on {found.board.product} (modelled)")
-    low, high = found.interval
-    rates = "; ".join(f"{value:.4g} {unit}" for unit, value in found.rates.items())
-    within = f"\u00b1 {found.percent:.0f} % (90 %: {low:.4g} to {high:.4g} us)"
-    pictures.echo_text(f"{found.us:.4g} us {within}; {rates}")
-    most = max(found.stack.values(), default=0.0)
+def _print(prediction: Prediction, title: str) -> None:
+    dtype = "" if prediction.dtype == "bytes" else f"{prediction.dtype}, "
+    pictures.echo_text(f"{title}, {dtype}on {prediction.board.product} (modelled)")
+    low, high = prediction.interval
+    rates = "; ".join(f"{value:.4g} {unit}" for unit, value in prediction.rates.items())
+    within = f"\u00b1 {prediction.percent:.0f} % (90 %: {low:.4g} to {high:.4g} us)"
+    pictures.echo_text(f"{prediction.us:.4g} us {within}; {rates}")
+    longest_us = max(prediction.stack.values(), default=0.0)
     room = terminal.width() - _CAUSE_COLUMNS if pictures.current().wants_text else 0
-    for cause, part in found.stack.items():
-        text = f"  {cause:28}{part:12.2f} us {100 * part / found.us:5.1f} %"
-        bar = terminal.draw_bar(part, most, room)
+    for cause, part in prediction.stack.items():
+        text = f"  {cause:28}{part:12.2f} us {100 * part / prediction.us:5.1f} %"
+        bar = terminal.draw_bar(part, longest_us, room)
         pictures.print_lines([(Span(text), Span(f"  {bar}", "blue"))])
-    for one in found.shape.get("transfers", ()):
-        ends = f"{one['from']} to {one['to']}"
-        limit = f"limited by {one['limited_by']}"
-        click.echo(f"  {ends:28}{one['gb_per_s']:9.2f} GB/s {one['us']:12.2f} us  {limit}")
-        click.echo(f"    {one['way']}")
-    choice = ", ".join(f"{name} {value}" for name, value in found.choice.items())
-    rows = f"fitted to {found.fitted.rows} rows of {found.fitted.source}"
+    for transfer in prediction.shape.get("transfers", ()):
+        ends = f"{transfer['from']} to {transfer['to']}"
+        limit = f"limited by {transfer['limited_by']}"
+        click.echo(
+            f"  {ends:28}{transfer['gb_per_s']:9.2f} GB/s {transfer['us']:12.2f} us  {limit}"
+        )
+        click.echo(f"    {transfer['way']}")
+    choice = ", ".join(f"{name} {value}" for name, value in prediction.choice.items())
+    rows = f"fitted to {prediction.fitted.rows} rows of {prediction.fitted.source}"
     pictures.echo_text("; ".join(filter(None, (choice and f"kernel: {choice}", rows))))
-    if found.fitted.note:
-        pictures.echo_text(f"note: {found.fitted.note}")
+    if prediction.fitted.note:
+        pictures.echo_text(f"note: {prediction.fitted.note}")

@@ -43,7 +43,7 @@ def _pair(
 @click.option("--to", "target", metavar="PLACE", help="Destination, in the same form.")
 @click.option(
     "--with",
-    "others",
+    "concurrent_copies",
     multiple=True,
     callback=_pair,
     metavar="PLACE:PLACE",
@@ -57,24 +57,27 @@ def copy(
     size: int,
     source: str | None,
     target: str | None,
-    others: list[tuple[str, str]],
+    concurrent_copies: list[tuple[str, str]],
     topology: str | None,
     as_json: bool,
 ) -> None:
     """Predict a copy."""
     if source is None and target is None:
-        if others or topology is not None:
+        if concurrent_copies or topology is not None:
             raise click.UsageError("--with and --topology need --from and --to")
-        way = direction or "d2d"
+        copy_direction = direction or "d2d"
         print_prediction(
-            board, lambda name: _on_board(name, way, size), f"copy of {size} bytes, {way}", as_json
+            board,
+            lambda name: _on_board(name, copy_direction, size),
+            f"copy of {size} bytes, {copy_direction}",
+            as_json,
         )
         return
     if source is None or target is None or direction is not None:
         raise click.UsageError("give --from and --to together, without --direction")
-    ends = [(source, target), *others]
+    ends = [(source, target), *concurrent_copies]
     node = topology or FLAT
-    beside = f" and {len(others)} more" if others else ""
+    beside = f" and {len(concurrent_copies)} more" if concurrent_copies else ""
     title = f"copy of {size} bytes, {source} to {target}{beside}, in {node}"
     print_prediction(board, lambda name: _between(name, node, ends, size), title, as_json)
 

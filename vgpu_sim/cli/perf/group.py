@@ -19,7 +19,7 @@ _Names = str | tuple[str | None, ...] | None
 SIZE: Final = click.IntRange(min=1, max=10**15)
 
 
-def bytes_option(what: str) -> Callable[[_F], _F]:
+def bytes_option(subject: str) -> Callable[[_F], _F]:
     """Return a decorator that adds the option --bytes, whose value is a number or a size as
     Kubernetes writes it.
     """
@@ -29,7 +29,7 @@ def bytes_option(what: str) -> Callable[[_F], _F]:
         required=True,
         metavar="SIZE",
         callback=quantity.convert,
-        help=f"{what}: 4Gi, 512Mi, 4G or a number.",
+        help=f"{subject}: 4Gi, 512Mi, 4G or a number.",
     )
 
 
@@ -54,8 +54,8 @@ def make_completer(names: Iterable[str]) -> _Complete:
     """
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        before, comma, last = incomplete.rpartition(",")
-        return [CompletionItem(before + comma + one) for one in names if one.startswith(last)]
+        prefix, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(prefix + comma + name) for name in names if name.startswith(last)]
 
     return complete
 
@@ -63,7 +63,7 @@ def make_completer(names: Iterable[str]) -> _Complete:
 def _find_boards(text: str | None, ctx: click.Context) -> str | None:
     """Return the names of boards in a list such as A,B. Raises click.UsageError."""
     try:
-        return text and ",".join(find_board(one).name for one in text.split(","))
+        return text and ",".join(find_board(name).name for name in text.split(","))
     except UnknownBoard as err:
         raise click.UsageError(str(err), ctx) from err
 
@@ -71,7 +71,7 @@ def _find_boards(text: str | None, ctx: click.Context) -> str | None:
 def to_board_names(ctx: click.Context, _: click.Parameter, value: _Names) -> _Names:
     """Return the names of the boards that the value of an option means. Raises click.UsageError."""
     if isinstance(value, tuple):
-        return tuple(_find_boards(one, ctx) for one in value)
+        return tuple(_find_boards(names, ctx) for names in value)
     return _find_boards(value, ctx)
 
 

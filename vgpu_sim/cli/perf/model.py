@@ -18,7 +18,7 @@ from vgpu_sim.perf.models.serving_intervals import bands
 
 _NAMES = (*ARCHITECTURES, diffusion.NAME)
 # Options that only one kind of model has, by parameter.
-_OF_DECODERS = {"given": "--in", "made": "--out"} | {
+_OF_DECODERS = {"input_tokens": "--in", "output_tokens": "--out"} | {
     name: f"--{name}" for name in ("tp", "pp", "dp", "ep", "dtype")
 }
 _OF_DENOISERS = {"side": "--side", "steps": "--steps"}
@@ -48,7 +48,7 @@ _OF_DENOISERS = {"side": "--side", "steps": "--steps"}
 )
 @click.option(
     "--in",
-    "given",
+    "input_tokens",
     type=SIZE,
     default=1024,
     show_default=True,
@@ -56,7 +56,7 @@ _OF_DENOISERS = {"side": "--side", "steps": "--steps"}
 )
 @click.option(
     "--out",
-    "made",
+    "output_tokens",
     type=SIZE,
     default=256,
     show_default=True,
@@ -84,8 +84,8 @@ def model(
     dp: int,
     ep: int,
     batch: int,
-    given: int,
-    made: int,
+    input_tokens: int,
+    output_tokens: int,
     dtype: str,
     side: int,
     steps: int,
@@ -107,7 +107,9 @@ def model(
                     diffusion.predict_image_generation(name, request, mechanistic=mechanistic)
                 )
                 continue
-            question = Serving(model, name, tp, batch, given, made, pp, dp, ep, graphs, dtype)
+            question = Serving(
+                model, name, tp, batch, input_tokens, output_tokens, pp, dp, ep, graphs, dtype
+            )
             reports.append(predict_serving(question, mechanistic=mechanistic))
     except PerfError as err:
         exit_with_error(err)
@@ -115,7 +117,9 @@ def model(
     if pictures.current().takes_stdout:
         return
     if as_json:
-        rows = [one.as_json() for one in reports] + [one.as_json() for one in drawings]
+        rows = [report.as_json() for report in reports] + [
+            drawing.as_json() for drawing in drawings
+        ]
         click.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
         return
     for drawing in drawings:
@@ -135,33 +139,33 @@ def _check_options(model: str) -> None:
     context = click.get_current_context()
     if model not in _NAMES:
         return  # looking up the model gives a better error
-    others = _OF_DECODERS if model == diffusion.NAME else _OF_DENOISERS
-    given = [
+    options = _OF_DECODERS if model == diffusion.NAME else _OF_DENOISERS
+    rejected_options = [
         option
-        for name, option in others.items()
+        for name, option in options.items()
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
-    if given:
-        raise click.UsageError(f"{model} does not take {' or '.join(given)}")
+    if rejected_options:
+        raise click.UsageError(f"{model} does not take {' or '.join(rejected_options)}")
 
 
-def _report(found: Report) -> None:
-    request, need = found.question, found.memory
+def _report(report: Report) -> None:
+    request, need = report.question, report.memory
     click.echo(
         f"{request.model} in {request.dtype} on {request.layout.gpus} x {request.board} "
         f"({request.layout}), {count_of(request.batch, 'sequence')}, "
         f"{count_of(request.given, 'token')} in, {request.made} out (modelled)"
     )
     served = bands()
-    for name, one, what, (low, high) in (
-        ("TTFT", found.prefill, "to the first token", served.ttft.interval(found.ttft_ends)),
-        ("TPOT", found.decode, "a token", served.tpot.interval(found.tpot_ends)),
+    for name, phase, meaning, (low, high) in (
+        ("TTFT", report.prefill, "to the first token", served.ttft.interval(report.ttft_ends)),
+        ("TPOT", report.decode, "a token", served.tpot.interval(report.tpot_ends)),
     ):
         click.echo(
-            f"  {name}  {one.us / 1e3:9.2f} ms {what}; {one.layer_us:.0f} us a layer; "
+            f"  {name}  {phase.us / 1e3:9.2f} ms {meaning}; {phase.layer_us:.0f} us a layer; "
             f"on a server {low:.1f} to {high:.1f} ms (90 %)"
         )
-    click.echo(f"  {found.tokens_per_s:15.0f} tokens/s of all sequences")
+    click.echo(f"  {report.tokens_per_s:15.0f} tokens/s of all sequences")
     click.echo(
         f"  {need.total:15.1f} GB a rank: weights {need.weights:.1f}, KV cache {need.cache:.1f}, "
         f"activations {need.activations:.1f}, reserved {need.reserved:.1f}"
@@ -170,39 +174,39 @@ def _report(found: Report) -> None:
         "  (times of one batch whose sequences start together; the intervals are those of servers"
         f"\n  that batch in flight, from {served.points} measured runs of three serving libraries)"
     )
-    for name, one in (("prefill", found.prefill), ("decode", found.decode)):
-        click.echo(_title(name, one))
-        for part in one.parts:
-            share = 100 * part.us / one.us
+    for name, phase in (("prefill", report.prefill), ("decode", report.decode)):
+        click.echo(_title(name, phase))
+        for part in phase.parts:
+            share = 100 * part.us / phase.us
             click.echo(
                 f"  {part.name:28}{part.times:4} x {part.prediction.us:10.2f} us"
                 f"{part.us / 1e3:10.3f} ms{share:6.1f} %"
             )
-        if one.waiting:
-            share = 100 * one.waiting / one.us
-            click.echo(f"  {'launch gaps':49}{one.waiting / 1e3:10.3f} ms{share:6.1f} %")
+        if phase.waiting:
+            share = 100 * phase.waiting / phase.us
+            click.echo(f"  {'launch gaps':49}{phase.waiting / 1e3:10.3f} ms{share:6.1f} %")
 
 
-def _drawing(found: Drawing) -> None:
+def _drawing(drawing: Drawing) -> None:
     click.echo(
-        f"sdxl in bf16 on {found.board}, {count_of(found.batch, 'image')} of {found.side} pixels "
-        f"with guidance, {count_of(found.steps, 'step')} (modelled)"
+        f"sdxl in bf16 on {drawing.board}, {count_of(drawing.batch, 'image')} of {drawing.side} "
+        f"pixels with guidance, {count_of(drawing.steps, 'step')} (modelled)"
     )
-    percent = 100 * found.half / found.step_us
+    percent = 100 * drawing.half / drawing.step_us
     click.echo(
-        f"  {found.step_us / 1e3:.2f} ms a step ± {percent:.0f} %; {found.seconds:.2f} s; "
-        f"{found.memory_gb:.1f} GB; text encoders and the image's decoder are not in it"
+        f"  {drawing.step_us / 1e3:.2f} ms a step ± {percent:.0f} %; {drawing.seconds:.2f} s; "
+        f"{drawing.memory_gb:.1f} GB; text encoders and the image's decoder are not in it"
     )
-    for kind, (times, us) in sorted(found.kinds.items(), key=lambda row: -row[1][1]):
-        share = 100 * us / found.step_us
+    for kind, (times, us) in sorted(drawing.kinds.items(), key=lambda row: -row[1][1]):
+        share = 100 * us / drawing.step_us
         click.echo(f"  {kind:28}{times:5} times {us / 1e3:10.3f} ms{share:6.1f} %")
-    if found.waiting:
-        share = 100 * found.waiting / found.step_us
-        click.echo(f"  {'launch gaps':39}{found.waiting / 1e3:10.3f} ms{share:6.1f} %")
+    if drawing.waiting:
+        share = 100 * drawing.waiting / drawing.step_us
+        click.echo(f"  {'launch gaps':39}{drawing.waiting / 1e3:10.3f} ms{share:6.1f} %")
 
 
-def _title(name: str, one: Pass) -> str:
-    return f"{name}: {count_of(one.step.tokens, 'token')} on contexts of {one.step.context}"
+def _title(name: str, phase: Pass) -> str:
+    return f"{name}: {count_of(phase.step.tokens, 'token')} on contexts of {phase.step.context}"
 
 
 def _beside(reports: list[Report]) -> None:
@@ -213,19 +217,19 @@ def _beside(reports: list[Report]) -> None:
         f"{count_of(request.batch, 'sequence')}, {count_of(request.given, 'token')} in, "
         f"{request.made} out (modelled)"
     )
-    click.echo(" " * 30 + "".join(f"{one.question.board:>16}" for one in reports))
+    click.echo(" " * 30 + "".join(f"{report.question.board:>16}" for report in reports))
     for title, values in (
-        ("TTFT (ms)", [one.ttft_ms for one in reports]),
-        ("TPOT (ms)", [one.tpot_ms for one in reports]),
-        ("tokens/s", [one.tokens_per_s for one in reports]),
-        ("memory a rank (GB)", [one.memory.total for one in reports]),
+        ("TTFT (ms)", [report.ttft_ms for report in reports]),
+        ("TPOT (ms)", [report.tpot_ms for report in reports]),
+        ("tokens/s", [report.tokens_per_s for report in reports]),
+        ("memory a rank (GB)", [report.memory.total for report in reports]),
     ):
         click.echo(f"{title:30}" + "".join(f"{value:16.2f}" for value in values))
     for name in ("prefill", "decode"):
         click.echo(f"{name} (ms)")
-        for parts in zip(*(getattr(one, name).parts for one in reports), strict=True):
+        for parts in zip(*(getattr(report, name).parts for report in reports), strict=True):
             row = "".join(f"{part.us / 1e3:16.3f}" for part in parts)
             click.echo(f"  {parts[0].name:28}{row}")
-        waiting = [getattr(one, name).waiting for one in reports]
+        waiting = [getattr(report, name).waiting for report in reports]
         if any(waiting):
             click.echo(f"  {'launch gaps':28}" + "".join(f"{us / 1e3:16.3f}" for us in waiting))

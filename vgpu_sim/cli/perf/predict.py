@@ -282,12 +282,12 @@ def norm(board: str, rows: int, columns: int, as_json: bool) -> None:
     print_prediction(board, lambda name: _stream("norm", name, rows, columns, 2, 2), title, as_json)
 
 
-def _rowwise(name: str, what: str) -> None:
+def _rowwise(name: str, help_text: str) -> None:
     """Add a subcommand for an operation on rows that has its own function in the model of streaming
     kernels.
     """
 
-    @predict.command(name, help=what)
+    @predict.command(name, help=help_text)
     @board_option
     @_rows
     @_columns
@@ -297,7 +297,10 @@ def _rowwise(name: str, what: str) -> None:
 
         title = f"{name} of {rows} rows of {columns} elements"
         print_prediction(
-            board, lambda one: getattr(streams, name)(one, rows, columns), title, as_json
+            board,
+            lambda board_name: getattr(streams, name)(board_name, rows, columns),
+            title,
+            as_json,
         )
 
 
@@ -330,7 +333,7 @@ def add_to_compare(command: click.Command) -> None:
         if command.callback is not None:
             command.callback(board=boards, **options)
 
-    params = [one for one in command.params if one.name != "board"]
+    params = [parameter for parameter in command.params if parameter.name != "board"]
     compare.add_command(
         click.Command(
             command.name,

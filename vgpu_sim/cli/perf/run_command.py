@@ -143,8 +143,8 @@ def _listen(admin: AdminClient, events: RunEvents) -> set[object]:
     """
     while True:
         gpus = admin.call("inventory")["gpus"]
-        instances = [one for gpu in gpus for one in gpu["instances"]]
-        live = {context["pid"] for one in instances for context in one["contexts"]}
+        instances = [instance for gpu in gpus for instance in gpu["instances"]]
+        live = {context["pid"] for instance in instances for context in instance["contexts"]}
         for event in admin.queued_events():
             events.add_event(event)
         if not live:

@@ -69,7 +69,7 @@ class RunEvents:
     @property
     def summaries(self) -> list[ModelledSummary]:
         """The summaries that all contexts have sent."""
-        return [one for context in self.contexts.values() for one in context.summaries]
+        return [summary for context in self.contexts.values() for summary in context.summaries]
 
     def close(self, live: Collection[object]) -> None:
         """Store as refused the reports that ended contexts did not send. ``live`` are the processes
@@ -78,7 +78,7 @@ class RunEvents:
         for pid, context in self.contexts.items():
             if context.is_started and pid not in live and not context.summaries:
                 reason = context.end or "the context ended without a report"
-                if not any(one.record == "summary" for one in context.refused):
+                if not any(record.record == "summary" for record in context.refused):
                     context.refused.append(RefusedRecord("report", "", reason))
 
 
@@ -124,8 +124,10 @@ class Row:
     @property
     def shape(self) -> str:
         """The grid and the block of the launches as text."""
-        one = self.launches
-        return "x".join(map(str, one.grid)) + " blocks of " + "x".join(map(str, one.block))
+        launches = self.launches
+        return (
+            "x".join(map(str, launches.grid)) + " blocks of " + "x".join(map(str, launches.block))
+        )
 
     @property
     def name(self) -> str:
@@ -170,42 +172,46 @@ def report_of(chip: Chip, events: RunEvents) -> Report:
     """Return the report of a run: predict each launch's time from the counts that the contexts
     reported.
     """
-    every = [row for one in events.contexts.values() for row in one.rows if row is not None]
+    every = [row for context in events.contexts.values() for row in context.rows if row is not None]
     briefs = brief_titles({row.kernel for row in every})
     rows: list[Row] = []
     launches: list[tuple[Row, float]] = []
     copies: list[CopySpan] = []
     refused: list[tuple[int, RefusedRecord]] = []
     for number, context in enumerate(events.contexts.values()):
-        refused += [(number, one) for one in context.refused]
+        refused += [(number, record) for record in context.refused]
         own: list[Row | None] = []
-        for one in context.rows:
-            predicted = _estimate(chip, one) if one is not None else None
+        for row_launches in context.rows:
+            predicted = _estimate(chip, row_launches) if row_launches is not None else None
             if isinstance(predicted, RefusedRecord):
                 refused.append((number, predicted))
                 predicted = None
-            own.append(Row(number, one, predicted, briefs[one.kernel]) if one is not None else None)
+            own.append(
+                Row(number, row_launches, predicted, briefs[row_launches.kernel])
+                if row_launches is not None
+                else None
+            )
         rows += [row for row in own if row is not None]
         for place, at in context.order:
             row = own[place] if place < len(own) else None
             if row is not None:
                 launches.append((row, at))
-        copies += [CopySpan(number, *one) for one in context.transfers]
+        copies += [CopySpan(number, *transfer) for transfer in context.transfers]
     return Report(chip, events.summaries, rows, launches, copies, refused)
 
 
-def _estimate(chip: Chip, one: ModelledLaunches) -> Estimate | RefusedRecord | None:
+def _estimate(chip: Chip, launches: ModelledLaunches) -> Estimate | RefusedRecord | None:
     try:
-        return estimate(chip, Counts.of(one.counts)) if one.counts else None
+        return estimate(chip, Counts.of(launches.counts)) if launches.counts else None
     except PerfError as err:  # a worker reported a launch that the board cannot run
-        return RefusedRecord("launches", one.kernel, str(err))
+        return RefusedRecord("launches", launches.kernel, str(err))
 
 
 def lines(report: Report, *, grouped: bool) -> Iterator[str]:
     """Yield the lines of the text report: first the launches, then copies and gaps."""
     chip = report.chip
-    what = f"{chip.sms} multiprocessors, {chip.dram_peak / 1e3:.0f} GB/s"
-    yield f"on {chip.board.product} ({what}), modelled"
+    chip_facts = f"{chip.sms} multiprocessors, {chip.dram_peak / 1e3:.0f} GB/s"
+    yield f"on {chip.board.product} ({chip_facts}), modelled"
     yield f"accuracy: {STATEMENT}"
     yield from _groups(report) if grouped else _launches(report)
     for summary in report.summaries:
@@ -220,9 +226,12 @@ def lines(report: Report, *, grouped: bool) -> Iterator[str]:
             " (time of the host's own work is not included)"
         )
         if summary.left_out:
-            more = count_of(summary.left_out, "launch", "launches")
-            yield f"not listed: {more} of further kinds"
-    sharing = sum(any(copy.way in _OVER_LINKS for copy in one.copies) for one in report.summaries)
+            further_kinds = count_of(summary.left_out, "launch", "launches")
+            yield f"not listed: {further_kinds} of further kinds"
+    sharing = sum(
+        any(copy.way in _OVER_LINKS for copy in context_summary.copies)
+        for context_summary in report.summaries
+    )
     if sharing > 1:
         yield (
             f"{sharing} contexts copied over links, each as if alone: none was slowed by another"
@@ -236,12 +245,12 @@ def lines(report: Report, *, grouped: bool) -> Iterator[str]:
 
 
 def _refusals(report: Report) -> Iterator[str]:
-    for context, one in report.refused:
-        if one.record == "report":
-            yield f"error: the report of context {context} is not complete: {one.reason}"
+    for context, refusal in report.refused:
+        if refusal.record == "report":
+            yield f"error: the report of context {context} is not complete: {refusal.reason}"
         else:
-            of_kernel = f" of kernel {one.kernel}" if one.kernel else ""
-            yield f"error: refused the record '{one.record}'{of_kernel}: {one.reason}"
+            of_kernel = f" of kernel {refusal.kernel}" if refusal.kernel else ""
+            yield f"error: refused the record '{refusal.record}'{of_kernel}: {refusal.reason}"
 
 
 def _launches(report: Report) -> Iterator[str]:
@@ -251,9 +260,9 @@ def _launches(report: Report) -> Iterator[str]:
             f"{number:>9} {at:>12.2f} {_time(row.launch_us, row.is_bound)} {_character(row)}"
             f"  {row.name}{_note(row)}"
         )
-    more = len(report.launches) - _MOST_LINES
-    if more > 0:
-        yield f"{more} more launches: --group puts launches together, --json lists all"
+    unlisted_count = len(report.launches) - _MOST_LINES
+    if unlisted_count > 0:
+        yield f"{unlisted_count} more launches: --group puts launches together, --json lists all"
 
 
 def _groups(report: Report) -> Iterator[str]:
@@ -284,11 +293,11 @@ def _time(us: float, bound: bool) -> str:
 
 
 def _character(row: Row) -> str:
-    found, bound, occupancy = row.estimate, "-", "-"
-    if found is not None:
-        resident = found.times.occupancy
-        share = resident.blocks * resident.warps_per_block / found.chip.warps
-        bound, occupancy = found.bound_by, f"{100 * share:.0f} %"
+    estimate, bound, occupancy = row.estimate, "-", "-"
+    if estimate is not None:
+        resident = estimate.times.occupancy
+        share = resident.blocks * resident.warps_per_block / estimate.chip.warps
+        bound, occupancy = estimate.bound_by, f"{100 * share:.0f} %"
     return f"{bound:>12} {occupancy:>10}"
 
 
@@ -301,24 +310,24 @@ def details(report: Report) -> Iterator[str]:
     metrics.
     """
     for row in report.rows:
-        found = row.estimate
-        if found is None:
+        estimate = row.estimate
+        if estimate is None:
             continue
-        limiter = found.times.occupancy.limiter
+        limiter = estimate.times.occupancy.limiter
         launches = count_of(row.launches.launches, "launch", "launches")
-        yield (f"{row.name}: {found.us:.2f} us, {launches}; occupancy limited by {limiter}")
-        for cause, part in found.stack.items():
-            yield f"  {cause:28}{part:12.2f} us {100 * part / found.us:5.1f} %"
-        counts = found.counts
-        for what, each in (
+        yield (f"{row.name}: {estimate.us:.2f} us, {launches}; occupancy limited by {limiter}")
+        for cause, part in estimate.stack.items():
+            yield f"  {cause:28}{part:12.2f} us {100 * part / estimate.us:5.1f} %"
+        counts = estimate.counts
+        for label, each in (
             ("bytes that bulk copies completed at mbarriers", counts.bulk_bytes),
             ("bytes by addresses of blocks of the cluster", counts.cluster_bytes),
             ("bytes of tensor memory", counts.tensor_memory_bytes),
             ("operations of tensor cores", counts.tensor_operations),
         ):
             if each:
-                yield f"  {what:76}{counts.blocks * each:18.2f}"
-        for name, value in found.metrics().items():
+                yield f"  {label:76}{counts.blocks * each:18.2f}"
+        for name, value in estimate.metrics().items():
             yield f"  {name:76}{value:18.2f}"
 
 
@@ -371,23 +380,25 @@ def document_of(report: Report) -> dict[str, Any]:
             for row, at in report.launches
         ],
         "contexts": [summary.to_json() for summary in report.summaries],
-        "refused": [{"context": context, **one.to_json()} for context, one in report.refused],
+        "refused": [
+            {"context": context, **refusal.to_json()} for context, refusal in report.refused
+        ],
     }
 
 
 def _row(row: Row) -> dict[str, Any]:
-    one, found = row.launches, row.estimate
+    launches, estimate = row.launches, row.estimate
     return {
         "context": row.context,
-        "kernel": one.kernel,
-        "mangled": one.mangled,
-        "arguments": one.arguments,
-        "grid": one.grid,
-        "block": one.block,
-        "launches": one.launches,
-        "us": one.us,
+        "kernel": launches.kernel,
+        "mangled": launches.mangled,
+        "arguments": launches.arguments,
+        "grid": launches.grid,
+        "block": launches.block,
+        "launches": launches.launches,
+        "us": launches.us,
         "at_least": row.is_bound,
-        "note": one.note,
-        "stack_us": found.stack if found is not None else {},
-        "metrics": found.metrics() if found is not None else {},
+        "note": launches.note,
+        "stack_us": estimate.stack if estimate is not None else {},
+        "metrics": estimate.metrics() if estimate is not None else {},
     }

@@ -24,8 +24,8 @@ def trace_of(report: Report) -> dict[str, Any]:
     """Return the document that ``--trace`` writes."""
     tracks = _Tracks()
     events = [*_kernels(report, tracks), *_copies(report, tracks)]
-    left_out = sum(one.left_out for one in report.summaries)
-    counted = sum(copy.count for one in report.summaries for copy in one.copies)
+    left_out = sum(summary.left_out for summary in report.summaries)
+    counted = sum(copy.count for summary in report.summaries for copy in summary.copies)
     return {
         "displayTimeUnit": "ns",
         "otherData": {
@@ -88,7 +88,7 @@ def _kernels(report: Report, tracks: _Tracks) -> Iterator[dict[str, Any]]:
 
 
 def _arguments(row: Row) -> dict[str, Any]:
-    found = row.estimate
+    estimate = row.estimate
     return {
         "kernel": row.launches.kernel,
         "mangled": row.launches.mangled,
@@ -96,20 +96,20 @@ def _arguments(row: Row) -> dict[str, Any]:
         "block": list(row.launches.block),
         "arguments": row.launches.arguments,
         "at_least": row.is_bound,
-        "bound_by": found.bound_by if found is not None else None,
-        "causes_us": found.stack if found is not None else {},
+        "bound_by": estimate.bound_by if estimate is not None else None,
+        "causes_us": estimate.stack if estimate is not None else {},
     }
 
 
 def _copies(report: Report, tracks: _Tracks) -> Iterator[dict[str, Any]]:
-    for one in sorted(report.copies, key=lambda copy: copy.start_us):
+    for copy_span in sorted(report.copies, key=lambda copy: copy.start_us):
         yield {
             "ph": "X",
-            "cat": "gpu_memset" if one.way == "memset" else "gpu_memcpy",
-            "name": _WAYS.get(one.way, one.way),
-            "pid": one.context,
-            "tid": tracks.place(one.context, "copies", one.start_us, one.us),
-            "ts": one.start_us,
-            "dur": one.us,
-            "args": {"bytes": one.bytes},
+            "cat": "gpu_memset" if copy_span.way == "memset" else "gpu_memcpy",
+            "name": _WAYS.get(copy_span.way, copy_span.way),
+            "pid": copy_span.context,
+            "tid": tracks.place(copy_span.context, "copies", copy_span.start_us, copy_span.us),
+            "ts": copy_span.start_us,
+            "dur": copy_span.us,
+            "args": {"bytes": copy_span.bytes},
         }

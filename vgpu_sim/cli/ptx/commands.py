@@ -38,10 +38,10 @@ def _parse_cc(
 ) -> tuple[int, int] | None:
     if value is None:
         return None
-    found = _CC.fullmatch(value)
-    if found is None:
+    match = _CC.fullmatch(value)
+    if match is None:
         raise click.BadParameter(f"{value!r} is not a compute capability such as 9.0")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 cc_option = click.option(
@@ -90,26 +90,28 @@ def _check(file: str, cc: tuple[int, int] | None, backend: str) -> Verdict:
         report(error.message)
         return Verdict.NOT_PTX
     except compiler.PtxError as error:
-        found = error.diagnostics
+        errors = error.diagnostics
         verdict = verdict_of(error)
-        shown = _MOST_ERRORS if verdict is Verdict.NOT_PTX else len(found)
-        click.echo(compiler.render(found[:shown], error.name), nl=False)
-        if len(found) > shown:
-            click.echo(f"and {len(found) - shown} more")
+        listed_count = _MOST_ERRORS if verdict is Verdict.NOT_PTX else len(errors)
+        click.echo(compiler.render(errors[:listed_count], error.name), nl=False)
+        if len(errors) > listed_count:
+            click.echo(f"and {len(errors) - listed_count} more")
         click.echo(f"{file}: {_summary(error)}")
         return verdict
     refused = (*module.refused, *refused_by(backend, module))
-    for one in refused:
-        click.echo(f"{file}: {title(one)} is refused ({count_of(len(one.reasons), 'reason')}):")
-        click.echo(compiler.render(one.reasons, file), nl=False)
-    lost = {one.name for one in refused}
+    for refusal in refused:
+        click.echo(
+            f"{file}: {title(refusal)} is refused ({count_of(len(refusal.reasons), 'reason')}):"
+        )
+        click.echo(compiler.render(refusal.reasons, file), nl=False)
+    lost = {refusal.name for refusal in refused}
     loading = [function.name for function in module.functions if function.name not in lost]
     if not refused:
         click.echo(f"{file}: loads ({count_of(len(loading), 'kernel')})")
         return Verdict.LOADS
     for name in loading:
         click.echo(f"{file}: kernel {name!r} loads")
-    kernels = len(loading) + sum(one.is_kernel for one in refused)
+    kernels = len(loading) + sum(refusal.is_kernel for refusal in refused)
     click.echo(f"{file}: loads with {len(loading)} of {count_of(kernels, 'kernel')}")
     return Verdict.REFUSED
 
@@ -169,10 +171,10 @@ def parse_block(
     """Parse the value of an option for a block's shape, such as 16,16,1."""
     if value is None:
         return None
-    found = _BLOCK.fullmatch(value)
-    if found is None:
+    match = _BLOCK.fullmatch(value)
+    if match is None:
         raise click.BadParameter(f"{value!r} is not a block such as 256 or 16,16,1")
-    x, y, z = (int(extent or 1) for extent in found.groups())
+    x, y, z = (int(extent or 1) for extent in match.groups())
     return x, y, z
 
 
@@ -240,10 +242,10 @@ def compile_command(
 
 
 def _emit_portable(file: str, module: Module, emit: str) -> bytes:
-    for one in module.refused:
-        click.echo(compiler.render(one.reasons, file), nl=False, err=True)
-        click.echo(f"{file}: {title(one)} is refused", err=True)
-    if not module.functions and any(one.is_kernel for one in module.refused):
+    for refusal in module.refused:
+        click.echo(compiler.render(refusal.reasons, file), nl=False, err=True)
+        click.echo(f"{file}: {title(refusal)} is refused", err=True)
+    if not module.functions and any(refusal.is_kernel for refusal in module.refused):
         raise click.exceptions.Exit(Verdict.REFUSED)
     if emit == "container":
         return container.encode(module)
@@ -252,9 +254,9 @@ def _emit_portable(file: str, module: Module, emit: str) -> bytes:
 
 def kernel_of(file: str, module: Module, name: str | None) -> Function:
     """Return the kernel named ``name``, or the file's only kernel if no name is given."""
-    for one in module.refused:
-        if one.is_kernel and name in (None, one.name):
-            click.echo(compiler.render(one.reasons, file), nl=False, err=True)
+    for refusal in module.refused:
+        if refusal.is_kernel and name in (None, refusal.name):
+            click.echo(compiler.render(refusal.reasons, file), nl=False, err=True)
             if name is not None or not module.functions:
                 raise click.exceptions.Exit(Verdict.REFUSED)
     names = [function.name for function in module.functions]
@@ -262,8 +264,8 @@ def kernel_of(file: str, module: Module, name: str | None) -> Function:
         return module.functions[0]
     if name in names:
         return module.function(name)
-    wanted = "--kernel is needed" if name is None else f"no kernel {name!r}"
-    raise InvalidInput(f"{file}: {wanted}; kernels in it: {', '.join(names) or 'none'}")
+    problem = "--kernel is needed" if name is None else f"no kernel {name!r}"
+    raise InvalidInput(f"{file}: {problem}; kernels in it: {', '.join(names) or 'none'}")
 
 
 def _emit_native(

@@ -76,29 +76,34 @@ def explain(
     except compiler.PtxError as error:
         click.echo(error.log(), nl=False, err=True)
         context.exit(commands.verdict_of(error))
-    refused = {one.name: one for one in (*module.refused, *commands.refused_by(backend, module))}
+    refused = {
+        refusal.name: refusal
+        for refusal in (*module.refused, *commands.refused_by(backend, module))
+    }
     drawn = [
-        one for one in module.functions if one.name not in refused and kernel in (None, one.name)
+        function
+        for function in module.functions
+        if function.name not in refused and kernel in (None, function.name)
     ]
     names = [function.name for function in module.functions] + list(refused)
     if kernel is not None and kernel not in names:
-        shown = ", ".join(names) or "none"
-        raise InvalidInput(f"{file}: no kernel {kernel!r}; kernels in it: {shown}")
+        kernel_names = ", ".join(names) or "none"
+        raise InvalidInput(f"{file}: no kernel {kernel!r}; kernels in it: {kernel_names}")
     source = compiler.decode(inputs.read(file)) if file != "-" else ""
-    wanted = pictures.current()
-    if file == "-" and (wanted.wants_files or wanted.draw):
+    request = pictures.current()
+    if file == "-" and (request.wants_files or request.draw):
         raise click.UsageError("drawings need a FILE: standard input is read once")
     title = f"kernels of {file}"
     lines = Sources(sources)
     pictures.write_files(title, lambda: listing.figures_of(source, drawn, lines), (listing.NOTE,))
-    for function in () if wanted.takes_stdout else drawn:
+    for function in () if request.takes_stdout else drawn:
         click.echo(_kernel(module, function, block, stage, backend), nl=False)
-        if wanted.wants_text and source and stage is None:
+        if request.wants_text and source and stage is None:
             pictures.print_lines(listing.lines_of(source, function, terminal.width(), lines))
-    chosen = [one for name, one in refused.items() if kernel in (None, name)]
-    for one in chosen:
-        click.echo(f"{commands.title(one)}: refused")
-        click.echo(compiler.render(one.reasons, file), nl=False)
+    chosen = [refusal for name, refusal in refused.items() if kernel in (None, name)]
+    for refusal in chosen:
+        click.echo(f"{commands.title(refusal)}: refused")
+        click.echo(compiler.render(refusal.reasons, file), nl=False)
     context.exit(commands.Verdict.REFUSED if chosen else commands.Verdict.LOADS)
 
 
@@ -107,11 +112,11 @@ def _portable(file: str, cc: tuple[int, int] | None, stage: str | None) -> str:
     source = inputs.read(file)
     capability = compiler.capability_of(source, name=file) if cc is None else cc
     start = pipeline.Compilation(compiler.decode(source), capability, file)
-    names = [one.name for one in pipeline.STAGES]
-    done = pipeline.run(start, pipeline.STAGES[: names.index(stage or "") + 1])
-    if done.module is None:
-        return pprint.pformat(done.syntax, width=100) + "\n"
-    return disassemble(done.module)
+    names = [compiler_stage.name for compiler_stage in pipeline.STAGES]
+    compilation = pipeline.run(start, pipeline.STAGES[: names.index(stage or "") + 1])
+    if compilation.module is None:
+        return pprint.pformat(compilation.syntax, width=100) + "\n"
+    return disassemble(compilation.module)
 
 
 def _kernel(

@@ -25,8 +25,11 @@ def figures_of(ptx: str, functions: Sequence[Function], sources: Sources) -> lis
     """Return one listing for each kernel."""
     places = _places(ptx)
     return [
-        Figure(f"kernel {one.name}", draw_listing(list(_rows(ptx, places, one, sources)), COST))
-        for one in functions
+        Figure(
+            f"kernel {function.name}",
+            draw_listing(list(_rows(ptx, places, function, sources)), COST),
+        )
+        for function in functions
     ]
 
 
@@ -39,13 +42,13 @@ def _places(ptx: str) -> dict[int, tuple[str, int]]:
     """Return the file and line in the source of each line of PTX, as its directives state it."""
     files: dict[str, str] = {}
     for line in ptx.splitlines():
-        if found := _FILE.match(line):
-            files[found[1]] = PurePosixPath(found[2].replace("\\", "/")).name
+        if match := _FILE.match(line):
+            files[match[1]] = PurePosixPath(match[2].replace("\\", "/")).name
     places: dict[int, tuple[str, int]] = {}
     place = ("", 0)
     for number, line in enumerate(ptx.splitlines(), 1):
-        if found := _LOC.match(line):
-            place = (files.get(found[1], found[1]), int(found[2]))
+        if match := _LOC.match(line):
+            place = (files.get(match[1], match[1]), int(match[2]))
         places[number] = place
     return places
 

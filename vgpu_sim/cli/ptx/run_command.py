@@ -26,13 +26,13 @@ Argument = tuple[str, int, str]  # type, number of elements (0: no buffer), valu
 
 
 def _argument(text: str) -> Argument:
-    found = _ARGUMENT.fullmatch(text)
-    if found is None:
+    match = _ARGUMENT.fullmatch(text)
+    if match is None:
         raise click.BadParameter(
             f"{text!r} is not an argument such as u32:5, f32[1024]:1.5, s32[64]:iota or f64[8];"
             f" types are {', '.join(TYPES)}"
         )
-    type_, count, value = found[1], int(found[2] or 0), found[3] or ""
+    type_, count, value = match[1], int(match[2] or 0), match[3] or ""
     if not value and not count:
         raise click.BadParameter(f"{text!r} has no value")
     if value and not (value == "iota" and count):
@@ -124,9 +124,11 @@ def run(
         raise InvalidInput(f"{file}: {error}") from error
     function = commands.kernel_of(file, module, kernel)
     if len(arguments) != len(function.parameters):
-        wanted, given = len(function.parameters), len(arguments)
-        raise click.UsageError(f"{function.name} takes {count_of(wanted, 'argument')}, not {given}")
-    what = {
+        expected_count, given_count = len(function.parameters), len(arguments)
+        raise click.UsageError(
+            f"{function.name} takes {count_of(expected_count, 'argument')}, not {given_count}"
+        )
+    launch = {
         "file": os.path.abspath(file),
         "kernel": function.name,
         "grid": grid,
@@ -134,7 +136,7 @@ def run(
         "shared": shared,
         "arguments": arguments,
     }
-    program = module_command("vgpu_sim.cli.clients.launch", json.dumps(what))
+    program = module_command("vgpu_sim.cli.clients.launch", json.dumps(launch))
     where = ("--board", _BOARD, "--slice", _SLICE, "--backend", backend)
     command = module_command("vgpu_sim.cli.main", "run", *where, "--", *program)
     sys.stdout.flush()

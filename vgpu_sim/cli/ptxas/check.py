@@ -23,16 +23,16 @@ _MOST_ERRORS = 100
 def main(arguments: Sequence[str]) -> int:
     """Check the text on standard input; return the exit status."""
     architecture, name, verbosity, output = arguments
-    found = _ARCHITECTURE.fullmatch(architecture)
-    assert found is not None  # ptxas has checked it
-    capability = int(found[1]), int(found[2])
+    match = _ARCHITECTURE.fullmatch(architecture)
+    assert match is not None  # ptxas has checked it
+    capability = int(match[1]), int(match[2])
     text = sys.stdin.buffer.read()
     try:
         module = compile_ptx(text, capability=capability, name=name, partial=True)
     except PtxError as err:
         _report(name, err.diagnostics)
         return _FAILED
-    refused = [reason for one in module.refused for reason in one.reasons]
+    refused = [reason for refusal in module.refused for reason in refusal.reasons]
     if refused:
         _report(name, refused)
         return _FAILED
@@ -45,9 +45,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _report(name: str, diagnostics: Iterable[Diagnostic]) -> None:
     distinct = list(dict.fromkeys(diagnostics))
-    for one in distinct[:_MOST_ERRORS]:
-        instruction = f": {one.text.strip()}" if one.text else ""
-        line = f"ptxas {name}, line {one.line}; error   : {one.message}{instruction}"
+    for diagnostic in distinct[:_MOST_ERRORS]:
+        instruction = f": {diagnostic.text.strip()}" if diagnostic.text else ""
+        line = f"ptxas {name}, line {diagnostic.line}; error   : {diagnostic.message}{instruction}"
         sys.stderr.write(f"{line}\n")
     if len(distinct) > _MOST_ERRORS:
         sys.stderr.write(f"ptxas info    : {len(distinct) - _MOST_ERRORS} more errors\n")

@@ -96,7 +96,8 @@ def command() -> None:
 )
 @_files
 @click.option(
-    *("-n", "--namespace"),
+    "-n",
+    "--namespace",
     default="default",
     show_default=True,
     help="Namespace of pods named without one.",
@@ -115,7 +116,8 @@ def command() -> None:
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 @click.option(
-    *("--kubectl", "kubectl"),
+    "--kubectl",
+    "kubectl",
     default="kubectl",
     show_default=True,
     metavar="PROGRAM",
@@ -158,8 +160,8 @@ def explain(
         traffic_class,
     )
     try:
-        found = manifests.read(files) if files else manifests.read_cluster(kubectl, context)
-        pods, compiler = _compile(found, in_force=not files)
+        documents = manifests.read(files) if files else manifests.read_cluster(kubectl, context)
+        pods, compiler = _compile(documents, in_force=not files)
         answer = explain_flow(compiler, pods, question)
     except (RdmaError, click.ClickException) as error:
         if isinstance(error, click.UsageError):
@@ -171,13 +173,13 @@ def explain(
     for (kind, key), errors in compiler.problems().items():
         for problem in errors:
             click.echo(f"warning: {kind} {key}: {problem}", err=True)
-    states = _states(found, answer, in_force=not files)
+    states = _states(documents, answer, in_force=not files)
     lines = list(write_lines(answer, states))
     path = path_of(answer)
     title = f"{answer.verb} from {answer.source} to {answer.destination}"
     pictures.write_files(title, lambda: [Figure(title, draw_path(path))], lines)
     if output == "json" and not pictures.current().takes_stdout:
-        policies = [one.document() for one in states]
+        policies = [enforcement.document() for enforcement in states]
         click.echo(json.dumps(answer.document() | {"policies": policies}, indent=2))
     elif not pictures.current().takes_stdout:
         click.echo("\n".join(lines))
@@ -197,15 +199,15 @@ def check(files: Sequence[str]) -> None:
     if not files:
         raise click.UsageError("Missing option '-f': which manifests?")
     try:
-        found = [one for one in manifests.read(files) if one.kind in _OURS]
+        documents = [document for document in manifests.read(files) if document.kind in _OURS]
     except click.ClickException as error:
         fail(error.format_message(), INVALID)
-    if not found:
+    if not documents:
         fail(f"no {' and no '.join(_OURS)} in these files", INVALID)
     compiler = Compiler()
     named: dict[tuple[str, str], str] = {}
     problems: dict[tuple[str, str], list[str]] = {}
-    for document in found:
+    for document in documents:
         try:
             key = _put(compiler, document)
         except PolicyError as error:
@@ -224,14 +226,14 @@ def check(files: Sequence[str]) -> None:
 
 
 def _states(
-    found: Sequence[Document], answer: Explanation, *, in_force: bool
+    documents: Sequence[Document], answer: Explanation, *, in_force: bool
 ) -> tuple[Enforcement, ...]:
     """Return whether nodes enforce the policies behind an answer.
 
     Of a manifest without a status, which was never applied, nothing is stated.
     """
     states = {}
-    for document in found:
+    for document in documents:
         metadata = document.content.get("metadata")
         counts = document.kind == POLICY_KIND and (in_force or document.content.get("status"))
         if counts and isinstance(metadata, dict):
@@ -255,7 +257,7 @@ def _where(files: Sequence[str], kubectl: str) -> str:
     return f"read: {', '.join(files)}; `kubectl get pods -A -o yaml` prints pods with addresses"
 
 
-def _compile(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFacts], Compiler]:
+def _compile(documents: Sequence[Document], *, in_force: bool) -> tuple[list[PodFacts], Compiler]:
     """Return the pods, and a compiler that contains all objects. Unknown kinds are ignored. Raises
     RdmaError.
 
@@ -264,19 +266,19 @@ def _compile(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFact
     other pods.
     """
     compiler = Compiler()
-    pods = _all(found, "Pod", objects.pod, in_force)
+    pods = _all(documents, "Pod", objects.pod, in_force)
     for pod in pods:
         compiler.upsert_pod(pod)
-    spaces = _all(found, "Namespace", objects.namespace, in_force)
-    known = {space.name for space in spaces}
-    unknown = {pod.namespace for pod in pods} - known
+    spaces = _all(documents, "Namespace", objects.namespace, in_force)
+    known_names = {space.name for space in spaces}
+    unknown = {pod.namespace for pod in pods} - known_names
     for name in () if in_force else sorted(unknown):
-        said = f"no namespace {name} is given: assuming that it has no labels"
-        click.echo(f"warning: {said}", err=True)
+        message = f"no namespace {name} is given: assuming that it has no labels"
+        click.echo(f"warning: {message}", err=True)
         spaces.append(NamespaceFacts(name))
     for space in spaces:
         compiler.upsert_namespace(space)
-    for document in found:
+    for document in documents:
         if document.kind in _OURS:
             try:
                 _put(compiler, document)
@@ -289,11 +291,11 @@ def _compile(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFact
 
 
 def _all(
-    found: Sequence[Document], kind: str, reader: Callable[[object], _Value], in_force: bool
+    documents: Sequence[Document], kind: str, reader: Callable[[object], _Value], in_force: bool
 ) -> list[_Value]:
     """Parse all objects of a kind. Raises PolicyError unless ``in_force``."""
     read = []
-    for document in found:
+    for document in documents:
         if document.kind == kind:
             try:
                 read.append(_read(document, reader, ""))
@@ -307,11 +309,11 @@ def _all(
 def _put_closed(compiler: Compiler, document: Document) -> None:
     """Add the replacement for an unreadable object of a cluster, as the operator does."""
     metadata, spec = document.content.get("metadata"), document.content.get("spec")
-    said = metadata if isinstance(metadata, dict) else {}
-    name = str(said.get("name"))
+    metadata_fields = metadata if isinstance(metadata, dict) else {}
+    name = str(metadata_fields.get("name"))
     if document.kind == POLICY_KIND:
-        created = str(said.get("creationTimestamp") or "")
-        closed = objects.closed_policy(str(said.get("namespace")), name, spec, created)
+        created = str(metadata_fields.get("creationTimestamp") or "")
+        closed = objects.closed_policy(str(metadata_fields.get("namespace")), name, spec, created)
         compiler.upsert_policy(closed)
         return
     status = document.content.get("status")
@@ -334,9 +336,11 @@ def _put(compiler: Compiler, document: Document) -> tuple[str, str]:
 def _read(document: Document, reader: Callable[[object], _Value], group: str) -> _Value:
     try:
         if document.group != group:
-            said = document.content.get("apiVersion", "missing")
-            wanted = f"{group}/v1alpha1" if group else "v1"
-            raise PolicyError("apiVersion", f"{str(said)[:80]!r}", f"write {wanted}")
+            api_version = document.content.get("apiVersion", "missing")
+            expected_version = f"{group}/v1alpha1" if group else "v1"
+            raise PolicyError(
+                "apiVersion", f"{str(api_version)[:80]!r}", f"write {expected_version}"
+            )
         return reader(document.content)
     except PolicyError as error:
         raise PolicyError(

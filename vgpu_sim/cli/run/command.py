@@ -49,10 +49,10 @@ _SI_KERNEL = 0x80  # siginfo: sent by the terminal, which has sent it to its who
 def _parse_capability(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> tuple[int, int] | None:
-    known = {f"{major}.{minor}": (major, minor) for major, minor in ARCHITECTURES}
-    if value is not None and value not in known:
-        raise click.BadParameter(f"{value!r} is not one of {', '.join(known)}")
-    return known[value] if value is not None else None
+    capabilities = {f"{major}.{minor}": (major, minor) for major, minor in ARCHITECTURES}
+    if value is not None and value not in capabilities:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(capabilities)}")
+    return capabilities[value] if value is not None else None
 
 
 def _finite(
@@ -67,7 +67,9 @@ def _finite(
 def _complete_profile(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    names = (one.name for board in boards.select_boards(ctx) for one in board.device_profiles)
+    names = (
+        profile.name for board in boards.select_boards(ctx) for profile in board.device_profiles
+    )
     return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
 
 
@@ -265,8 +267,14 @@ def command(
     if board is None and not hca:
         raise click.UsageError("Missing option '--board' (or --hca).")
     if board is None:
-        given = (profile_name, "--slice"), (stats, "--stats"), (device_files, "--device-files")
-        for value, option in (*given, (page, "--ui"), (preload_choice, "--preload")):
+        gpu_options = (
+            (profile_name, "--slice"),
+            (stats, "--stats"),
+            (device_files, "--device-files"),
+            (page, "--ui"),
+            (preload_choice, "--preload"),
+        )
+        for value, option in gpu_options:
             if value:
                 raise click.UsageError(f"{option} needs --board")
     token_hex = secrets.token_hex(TOKEN_BYTES)
@@ -307,11 +315,24 @@ def command(
                 _say_how_to_choose(1 if device.profile.is_whole else count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
-                wire_options = rdma_labels, rdma_policies, wire, wire_gso, wire_rate
-                member = stack.enter_context(run_hca.member(fabric_name, token_hex, *wire_options))
-                verbs = run_hca.verbs_dir(system_verbs)
-                found = member.socket_path, token_hex, verbs, member.address
-                environment = config.with_hca(environment, *found)
+                member = stack.enter_context(
+                    run_hca.member(
+                        fabric_name,
+                        token_hex,
+                        labels=rdma_labels,
+                        policies=rdma_policies,
+                        wire=wire,
+                        gso=wire_gso,
+                        bytes_per_second=wire_rate,
+                    )
+                )
+                environment = config.with_hca(
+                    environment,
+                    libraries=run_hca.verbs_dir(system_verbs),
+                    socket=member.socket_path,
+                    token_hex=token_hex,
+                    address=member.address,
+                )
                 preparations.append(run_hca.sysfs_mounter(member, system_verbs))
             if node is not None and device_files:
                 preparations.append(devices.file_mounter(node.slices_dir.with_name("devices")))
@@ -325,8 +346,8 @@ def command(
         report(str(err))
         status = EXIT_FAILED
     except OSError as err:
-        made = "slice" if board is not None else "HCA"
-        where = f"{err.filename}: " if err.filename else f"the {made} cannot be made: "
+        device_kind = "slice" if board is not None else "HCA"
+        where = f"{err.filename}: " if err.filename else f"the {device_kind} cannot be made: "
         report(f"{where}{err.strerror or err}")
         status = EXIT_FAILED
     sys.exit(status)
@@ -356,10 +377,10 @@ def run_program(
     The signals stay blocked in this process afterwards, so that nothing interrupts the clean-up.
     """
     watched = _FORWARDED | {signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
 
     def begin() -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
         for prepare in preparations:
             prepare()
 

@@ -28,9 +28,14 @@ def serve_page(
         return
     with AdminClient(node.run_dir) as events:
         events.call("subscribe")  # before the program starts, so that no context is missed
-        arguments = (str(node.run_dir), board, _describe(command_line), str(events.fileno()))
         process = subprocess.Popen(
-            python_process.module_command(_MODULE, *arguments),
+            python_process.module_command(
+                _MODULE,
+                str(node.run_dir),
+                board,
+                _describe(command_line),
+                str(events.fileno()),
+            ),
             env=python_process.module_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -38,8 +38,8 @@ def find_ignoring_option(command_line: Sequence[str]) -> str:
         words = shlex.split(line[2:]) if line.startswith("#!") else []
     except (OSError, ValueError):
         return ""
-    found = [at for at, word in enumerate(words) if _PYTHON.fullmatch(Path(word).name)]
-    return _find(words[found[0] + 1 :]) if found else ""
+    positions = [at for at, word in enumerate(words) if _PYTHON.fullmatch(Path(word).name)]
+    return _find(words[positions[0] + 1 :]) if positions else ""
 
 
 def _find(arguments: Sequence[str]) -> str:

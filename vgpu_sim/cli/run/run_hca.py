@@ -68,9 +68,9 @@ def find_wire(
         raise click.BadParameter(str(err)) from None
 
 
-def fabric_name(given: str | None) -> str:
+def fabric_name(requested_name: str | None) -> str:
     """Return the given fabric name, or a new one that no other run joins."""
-    return given or f"run-{secrets.token_hex(8)}"
+    return requested_name or f"run-{secrets.token_hex(8)}"
 
 
 def direct_socket(name: str) -> Path:
@@ -90,8 +90,17 @@ def member(
     """Return a run's membership in the fabric ``name``; the caller has yet to enter it."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     parents = config.private_dir_parents()
-    options = labels, policies, wire, gso, bytes_per_second
-    return FabricMember(parents, name, token_hex, half, *options)
+    return FabricMember(
+        parents,
+        name,
+        token_hex,
+        memory_bytes=half,
+        labels=labels,
+        policies=policies,
+        wire=wire,
+        segment=gso,
+        bytes_per_second=bytes_per_second,
+    )
 
 
 def check_options(
@@ -100,14 +109,14 @@ def check_options(
     """Check that options which require another option are given only with that option. Raises
     click.UsageError.
     """
-    for given, there, message in (
+    for dependent_option, required_option, message in (
         (named, hca, "--fabric needs --hca"),
         (policies, hca, "--rdma-labels and --rdma-policy need --hca"),
         (wire, hca, "--wire needs --hca"),
         (of_wire, wire, "--wire-gso and --wire-rate need --wire"),
         (system_verbs, hca, "--system-verbs needs --hca"),
     ):
-        if given and not there:
+        if dependent_option and not required_option:
             raise click.UsageError(message)
 
 
@@ -166,7 +175,9 @@ def _mount(sysfs: Path, system_verbs: bool) -> None:
     (scratch / CLASS).mkdir()
     calls.mount(str(sysfs), str(scratch / CLASS), "", MS_BIND_REC)
     if system_verbs:
-        provider.write_class_entry(scratch, next(one.name for one in sysfs.iterdir()))
+        provider.write_class_entry(
+            scratch, next(adapter_dir.name for adapter_dir in sysfs.iterdir())
+        )
     calls.mount("none", str(scratch), "", MS_REMOUNT_READ_ONLY)
     calls.mount(str(scratch), str(CLASSES), "", MS_BIND_REC)
     calls.unmount_detached(str(scratch))

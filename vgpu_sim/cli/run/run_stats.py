@@ -14,8 +14,16 @@ from vgpu_sim.cli.clients.standalone import StandaloneNode
 from vgpu_sim.records import dataclass
 
 _COUNTS = (
-    *("modules", "modules_ns", "compiled", "cached"),
-    *("shapes", "shapes_ns", "provisional", "improved", "swapped", "refused"),
+    "modules",
+    "modules_ns",
+    "compiled",
+    "cached",
+    "shapes",
+    "shapes_ns",
+    "provisional",
+    "improved",
+    "swapped",
+    "refused",
 )
 _LAST_WORDS_SECONDS = 5.0
 
@@ -107,7 +115,7 @@ def _take_all(admin: AdminClient) -> Totals:
     totals = Totals()
     while True:
         gpus = admin.call("inventory")["gpus"]
-        live = any(one["contexts"] for gpu in gpus for one in gpu["instances"])
+        live = any(instance["contexts"] for gpu in gpus for instance in gpu["instances"])
         for event in admin.queued_events():
             totals.add_event(event)
         if not live:

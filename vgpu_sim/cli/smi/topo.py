@@ -28,8 +28,8 @@ def topo(as_matrix: bool, as_xml: bool) -> None:
 
     The topology is the pool's spec.topology, or that of `tessera run --topology`.
     """
-    wanted = pictures.current()
-    draws = wanted.wants_files or wanted.draw is True
+    request = pictures.current()
+    draws = request.wants_files or request.draw is True
     if (as_matrix and as_xml) or not (as_matrix or as_xml or draws):
         raise click.UsageError("give either -m or --xml, or one of --svg, --html and --draw")
     node = read_view_or_exit()
@@ -44,9 +44,9 @@ def topo(as_matrix: bool, as_xml: bool) -> None:
         indices = [gpu.index for gpu in node.gpus]
         network = network_of(topology, board, indices, 0)
         pictures.write_files(network.name, lambda: [figure_of_network(network)])
-        if wanted.takes_stdout:
+        if request.takes_stdout:
             return
-        if wanted.draw:
+        if request.draw:
             pictures.print_lines(network_lines(network, terminal.width()))
         if as_xml:
             click.echo(nccl_xml(topology, board, indices), nl=False)

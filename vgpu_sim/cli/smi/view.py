@@ -89,12 +89,12 @@ class GpuView:
     @property
     def mig_mode(self) -> str:
         """Return the MIG mode in nvidia-smi's words."""
-        return "Disabled" if any(one.profile == WHOLE for one in self.devices) else "Enabled"
+        return "Disabled" if any(device.profile == WHOLE for device in self.devices) else "Enabled"
 
     @property
     def slices(self) -> list[DeviceView]:
         """Return the GPU's MIG devices."""
-        return [one for one in self.devices if one.profile != WHOLE]
+        return [device for device in self.devices if device.profile != WHOLE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +190,13 @@ def _gpu(gpu: admin.Gpu) -> GpuView:
         memory_bytes=gpu.memory_bytes,
         multiprocessors=gpu.multiprocessors,
         health=gpu.health,
-        devices=[_device(index, one) for index, one in enumerate(gpu.instances)],
+        devices=[_device(index, instance) for index, instance in enumerate(gpu.instances)],
         facts=gpu.facts,
     )
 
 
 def _device(index: int, instance: admin.Instance) -> DeviceView:
-    names = {one.pod_uid: f"{one.namespace}/{one.name}" for one in instance.holders}
+    names = {holder.pod_uid: f"{holder.namespace}/{holder.name}" for holder in instance.holders}
     return DeviceView(
         index=index,
         uuid=instance.uuid,

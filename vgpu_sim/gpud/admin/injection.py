@@ -43,8 +43,8 @@ def parse(params: dict[str, Any]) -> Injection:
         raise InvalidRequest(f"unknown Xid {xid}; known: {known_xids()}")
     whole = kind in OF_GPUS or (xid != 0 and XIDS[xid].scope is Scope.GPU)
     if whole and instance:
-        what = f"Xid {xid}" if xid else kind.value
-        raise InvalidRequest(f"{what} concerns a whole GPU: 'instance' must be empty")
+        subject = f"Xid {xid}" if xid else kind.value
+        raise InvalidRequest(f"{subject} concerns a whole GPU: 'instance' must be empty")
     if not 1 <= values["count"] <= MAX_COUNT or (kind in LASTING and values["count"] != 1):
         raise InvalidRequest(f"'count' must be 1 to {MAX_COUNT}, and 1 for a lasting fault")
     if not 0 <= values["duration_ms"] <= MAX_DURATION_MS:

@@ -68,8 +68,8 @@ def new_instance(params: dict[str, Any]) -> dict[str, Any]:
         InvalidRequest: a parameter is missing, unknown or invalid.
     """
     optional = ("owner", "owner_name", "compute_start", "memory_bytes")
-    rest = {name: value for name, value in params.items() if name not in optional}
-    values = fields(rest, {"gpu_uuid": str, "profile": str, "start": int})
+    required_params = {name: value for name, value in params.items() if name not in optional}
+    values = fields(required_params, {"gpu_uuid": str, "profile": str, "start": int})
     owner, owner_name = parse_owner(params)
     memory_bytes = params.get("memory_bytes")
     if memory_bytes is not None and type(memory_bytes) is not int:
@@ -134,8 +134,8 @@ def _gpu(entry: object) -> Gpu:
             "a gpu must be an object with 'uuid', 'index', 'board' and optionally 'facts'"
         )
     try:
-        rest, facts = GpuFacts.split(entry)
-        values = fields(rest, {"uuid": str, "index": int, "board": str})
+        own_fields, facts = GpuFacts.split(entry)
+        values = fields(own_fields, {"uuid": str, "index": int, "board": str})
         board(values["board"])
         uuid = parse_gpu_uuid(values["uuid"])
         return Gpu(uuid, values["index"], values["board"], facts)

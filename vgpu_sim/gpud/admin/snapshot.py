@@ -77,10 +77,12 @@ class Snapshot:
             socket_dir=str(self._slices_dir / instance.uuid),
             admit=instance.admit,
             holders=tuple(
-                admin.Holder(one.pod_uid, one.namespace, one.name, one.container, one.claims)
-                for one in self._holders.of(instance.uuid)
+                admin.Holder(
+                    holder.pod_uid, holder.namespace, holder.name, holder.container, holder.claims
+                )
+                for holder in self._holders.of(instance.uuid)
             ),
-            contexts=tuple(self._context(one) for one in self._contexts.of(instance.uuid)),
+            contexts=tuple(self._context(context) for context in self._contexts.of(instance.uuid)),
             gi_id=instance.gi_id,
             ci_id=instance.ci_id,
             counters=self._contexts.counters(instance.uuid),
@@ -90,7 +92,7 @@ class Snapshot:
             owner_name=instance.owner_name,
             compute_start=instance.compute_start,
             shared_used_bytes=self._budget.shared_used_bytes(instance),
-            shares=tuple(self._share(instance, one) for one in instance.shares),
+            shares=tuple(self._share(instance, share) for share in instance.shares),
         )
 
     def reserved_bytes(self, instance: MigInstance) -> int:
@@ -107,7 +109,7 @@ class Snapshot:
             owner_name=share.owner_name,
             memory_bytes=share.memory_bytes,
             memory_used_bytes=self._budget.client_used_bytes(instance.uuid, share.owner),
-            contexts=sum(one.owner.claim == share.owner for one in live),
+            contexts=sum(context.owner.claim == share.owner for context in live),
         )
 
     def observe(self, instance: MigInstance) -> Observed:
@@ -115,10 +117,10 @@ class Snapshot:
         telemetry sample.
         """
         live: dict[Hashable, Reading] = {
-            (one.pid, id(one)): Reading(
-                one.statistics.counters, one.statistics.reported_ns, one.adopted
+            (context.pid, id(context)): Reading(
+                context.statistics.counters, context.statistics.reported_ns, context.adopted
             )
-            for one in self._contexts.of(instance.uuid)
+            for context in self._contexts.of(instance.uuid)
         }
         uuid = instance.uuid
         return Observed(
@@ -144,9 +146,11 @@ class Snapshot:
             multiprocessors=board.sm_count,
             capability=self._settings.capability or board.compute_capability,
             instances=tuple(
-                self.instance(one) for one in instances if only is None or one.uuid == only.uuid
+                self.instance(instance)
+                for instance in instances
+                if only is None or instance.uuid == only.uuid
             ),
-            mig_enabled=not any(one.profile.is_whole for one in instances),
+            mig_enabled=not any(instance.profile.is_whole for instance in instances),
             pci_bus_id=gpu.pci_bus_id,
             telemetry=self._telemetry(gpu),
             health=f"Unhealthy: {problem}" if problem else str(self._faults.gpu_health(gpu.uuid)),

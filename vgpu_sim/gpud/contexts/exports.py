@@ -111,8 +111,16 @@ class Exports:
 
     def _pass_to_worker(self, export: ExportRequest, end: socket.socket) -> int:
         """Pass one end of a connection to the worker; return 0 or an errno value."""
-        served = [one for one in self._contexts if one.client.pid == export.pid and export.pid > 0]
-        able = [one.channel for one in served if one.channel is not None and not one.fenced]
+        served = [
+            context
+            for context in self._contexts
+            if context.client.pid == export.pid and export.pid > 0
+        ]
+        able = [
+            context.channel
+            for context in served
+            if context.channel is not None and not context.fenced
+        ]
         if export.skip >= len(able):
             return errno.ESRCH
         message: dict[str, Any] = {

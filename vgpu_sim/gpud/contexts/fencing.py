@@ -26,7 +26,9 @@ class Fencing:
 
     def has_foreign_contexts(self, uuid: InstanceUuid) -> bool:
         """Return whether contexts of pods that do not hold an instance are alive on it."""
-        return not all(self._holders.has_holder(uuid, one) for one in self._contexts.owners(uuid))
+        return not all(
+            self._holders.has_holder(uuid, owner) for owner in self._contexts.owners(uuid)
+        )
 
     def schedule(self, uuid: InstanceUuid) -> None:
         """Fence an instance's foreign contexts in the background, if it has some."""
@@ -41,7 +43,7 @@ class Fencing:
 
     def _fence_in_steps(self, uuid: InstanceUuid) -> Generator[None, None, None]:
         for context in self._contexts.of(uuid):
-            known = self._holders.is_known(uuid)
-            if known and not self._holders.has_holder(uuid, context.owner):
+            is_known = self._holders.is_known(uuid)
+            if is_known and not self._holders.has_holder(uuid, context.owner):
                 self._contexts.fence(context, "the pod no longer holds this slice")
                 yield

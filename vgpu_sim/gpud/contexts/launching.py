@@ -149,10 +149,10 @@ class Launcher:
             raise HelloRefused(
                 CudaError.OUT_OF_MEMORY, f"the slice has {MAX_CONTEXTS_PER_SLICE} contexts"
             )
-        most = self._sharing.contexts(instance, MAX_CONTEXTS_PER_SLICE, owner.sharer)
-        if self.count(instance.uuid, owner.sharer) >= most:
+        max_contexts = self._sharing.contexts(instance, MAX_CONTEXTS_PER_SLICE, owner.sharer)
+        if self.count(instance.uuid, owner.sharer) >= max_contexts:
             who = "claim" if owner.claim else "pod"
-            message = f"the {who} has {most} contexts of the slice"
+            message = f"the {who} has {max_contexts} contexts of the slice"
             raise HelloRefused(CudaError.OUT_OF_MEMORY, message)
         async with self._count_start(instance.uuid, owner.sharer) as mark_started:
             if _has_hung_up(client):
@@ -239,7 +239,7 @@ class Launcher:
             if reconnect is not None:
                 reconnect.unlink(missing_ok=True)
             raise
-        caches_in_use = {cache_owner(one.instance, one.owner) for one in self._contexts}
+        caches_in_use = {cache_owner(context.instance, context.owner) for context in self._contexts}
         asyncio.get_running_loop().run_in_executor(
             self._tidying, self._tidy_caches, cache_owner(instance, owner), caches_in_use
         )

@@ -170,11 +170,11 @@ def load(run_dir: Path) -> list[Record]:
 
 def load_ended(run_dir: Path) -> dict[InstanceUuid, Counters]:
     """Read the counters of each instance's ended contexts; empty if they cannot be read."""
-    known = {one.name for one in fields(Counters)}
+    counter_names = {field.name for field in fields(Counters)}
     with suppress(*_UNREADABLE):
         return {
             InstanceUuid(uuid): Counters(
-                **{name: int(count) for name, count in counted.items() if name in known}
+                **{name: int(count) for name, count in counted.items() if name in counter_names}
             )
             for uuid, counted in _read(run_dir).get("ended", {}).items()
         }
@@ -217,8 +217,10 @@ class Leftovers:
         ``ended`` holds the counters of each instance's ended contexts.
         """
         instances = {instance.uuid: instance for instance in self._inventory.instances}
-        self._contexts.inherit({u: done for u, done in (ended or {}).items() if u in instances})
-        found: list[tuple[Context, Record]] = []
+        self._contexts.inherit(
+            {u: counters for u, counters in (ended or {}).items() if u in instances}
+        )
+        survivors: list[tuple[Context, Record]] = []
         for record in records:
             pidfd = processes.open_process(record.pid)
             if pidfd is None:
@@ -229,12 +231,12 @@ class Leftovers:
                     processes.kill(pidfd)
                 os.close(pidfd)
                 continue
-            held = _chunk_bytes(record.pid)
+            held_bytes = _chunk_bytes(record.pid)
             context = Context(
                 instance=instance,
                 owner=record.owner,
                 client=Peer(record.client_pid, record.client_uid),
-                account=self._budget.open(instance, held, record.owner.sharer),
+                account=self._budget.open(instance, held_bytes, record.owner.sharer),
                 pid=record.pid,
                 pidfd=pidfd,
                 channel=None,
@@ -245,14 +247,16 @@ class Leftovers:
             )
             self._reconnect(context)
             logger.info("worker_found pid=%d instance=%s", record.pid, instance.uuid)
-            found.append((context, record))
-        self._contexts.add(*(context for context, _ in found))
-        for context, record in found:
+            survivors.append((context, record))
+        self._contexts.add(*(context for context, _ in survivors))
+        for context, record in survivors:
             self._watch(context, record)
-        self._reap_groups({record.pid for _, record in found})
+        self._reap_groups({record.pid for _, record in survivors})
         if self._run_dir is not None:
-            kept = {context.reconnect for context, _ in found if context.reconnect is not None}
-            reconnecting.remove_others(self._run_dir, kept)
+            kept_paths = {
+                context.reconnect for context, _ in survivors if context.reconnect is not None
+            }
+            reconnecting.remove_others(self._run_dir, kept_paths)
 
     async def wait_until_resumed(self) -> None:
         """Wait, at most RESUME_SECONDS, until the adopted workers have reported their counters. The
@@ -277,18 +281,18 @@ class Leftovers:
         context.sockets = ForeignSockets(f"worker {context.pid}", refusing)
         self._resuming.append(context)
 
-    def _reap_groups(self, kept: set[int]) -> None:
-        known = {instance.uuid for instance in self._inventory.instances}
+    def _reap_groups(self, kept_pids: set[int]) -> None:
+        known_uuids = {instance.uuid for instance in self._inventory.instances}
         for uuid in self._cgroups.existing():
             for pid in self._cgroups.processes(uuid):
-                if _belongs_to(pid, kept):
+                if _belongs_to(pid, kept_pids):
                     continue
                 pidfd = processes.open_process(pid)
                 if pidfd is not None:
                     logger.warning("worker_reaped pid=%d group=%s", pid, uuid)
                     processes.kill(pidfd)
                     os.close(pidfd)
-            if uuid not in known:
+            if uuid not in known_uuids:
                 try:
                     self._cgroups.remove(uuid)
                 except OSError as err:  # its processes are still dying; the next start removes it

@@ -40,10 +40,10 @@ def offer(run_dir: Path, channel: socket.socket) -> Path | None:
     path = address(run_dir, secrets.token_hex(_NAME_BYTES))
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
-            made.bind(str(path))
-            made.shutdown(socket.SHUT_WR)
-            socket.send_fds(channel, [spawn.encode({"type": "reconnect"})], [made.fileno()])
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as endpoint:
+            endpoint.bind(str(path))
+            endpoint.shutdown(socket.SHUT_WR)
+            socket.send_fds(channel, [spawn.encode({"type": "reconnect"})], [endpoint.fileno()])
     except OSError as err:
         logger.warning("worker_cannot_be_reconnected socket=%s error=%s", path, err)
         with suppress(OSError):
@@ -74,9 +74,11 @@ def reconnect(path: Path) -> tuple[socket.socket, bool] | None:
     return mine, refusing
 
 
-def remove_others(run_dir: Path, kept: set[Path]) -> None:
-    """Remove the reconnect sockets whose paths are not in ``kept``: those of ended workers."""
+def remove_others(run_dir: Path, kept_paths: set[Path]) -> None:
+    """Remove the reconnect sockets whose paths are not in ``kept_paths``: those of ended
+    workers.
+    """
     directory = run_dir / DIRECTORY_NAME
     for path in directory.iterdir() if directory.is_dir() else ():
-        if path not in kept:
+        if path not in kept_paths:
             path.unlink(missing_ok=True)

@@ -22,10 +22,10 @@ def _usable_cpus() -> int:
 
 def _capability(text: str) -> tuple[int, int]:
     """Parse "M.m" as a compute capability. Raises click.BadParameter if it is unknown."""
-    known = {f"{major}.{minor}": (major, minor) for major, minor in ARCHITECTURES}
-    if text not in known:
-        raise click.BadParameter(f"{text!r} is not one of {', '.join(known)}")
-    return known[text]
+    capabilities = {f"{major}.{minor}": (major, minor) for major, minor in ARCHITECTURES}
+    if text not in capabilities:
+        raise click.BadParameter(f"{text!r} is not one of {', '.join(capabilities)}")
+    return capabilities[text]
 
 
 def _finite(

@@ -247,19 +247,19 @@ class Shares:
 
     def _hold(self, share: Share, account: Account) -> None:
         share.holders[account] = share.holders.get(account, 0) + 1
-        held = self._held.setdefault(account, {})
-        held[share.number] = held.get(share.number, 0) + 1
+        hold_counts = self._held.setdefault(account, {})
+        hold_counts[share.number] = hold_counts.get(share.number, 0) + 1
         self._holds[account] += 1
         self._count_entries(account, 1)
 
     def _release(self, share: Share, account: Account, count: int) -> None:
         self._holds[account] -= count
         self._count_entries(account, -count)
-        held = self._held[account]
+        hold_counts = self._held[account]
         share.holders[account] -= count
-        held[share.number] -= count
+        hold_counts[share.number] -= count
         if not share.holders[account]:
-            del share.holders[account], held[share.number]
+            del share.holders[account], hold_counts[share.number]
 
     def _forget(self, share: Share, key: str) -> None:
         del self._keys[key], share.keys[key]
@@ -272,8 +272,10 @@ class Shares:
                 self._budget.release(account, paid)
             return
         slice_of = self._budget.tenant
-        same = (one for one in share.holders if slice_of(one)[0] == slice_of(account)[0])
-        share.payer = next(same, next(iter(share.holders)))
+        slice_holders = (
+            holder for holder in share.holders if slice_of(holder)[0] == slice_of(account)[0]
+        )
+        share.payer = next(slice_holders, next(iter(share.holders)))
         if not paid:
             return
         self._budget.transfer(account, share.payer, paid)

@@ -36,8 +36,16 @@ _OF_ENDS = ("usage", "modelled")  # not subject to EVENT_PAUSE_SECONDS
 _OWN_COUNTS = ("contexts", "allocations")  # gpud counts these itself
 _REPORTED_COUNTS = tuple(one.name for one in fields(Counters) if one.name not in _OWN_COUNTS)
 _USAGE_COUNTS = (
-    *("modules", "modules_ns", "compiled", "cached"),
-    *("shapes", "shapes_ns", "provisional", "improved", "swapped", "refused"),
+    "modules",
+    "modules_ns",
+    "compiled",
+    "cached",
+    "shapes",
+    "shapes_ns",
+    "provisional",
+    "improved",
+    "swapped",
+    "refused",
 )
 
 
@@ -271,14 +279,14 @@ class WorkerChannel:
         worker's next message is read afterwards.
         """
         number, slice_key = _count(message, "share"), self._budget.tenant(self._account)[0]
-        known, last = True, False
+        is_known, last = True, False
         if number:
             leaving = self._shares.leave_in_steps(self._account, number)
-            known, last, paid = await self._steps.run(slice_key, leaving)
+            is_known, last, paid = await self._steps.run(slice_key, leaving)
         else:
             leaving_all = self._shares.leave_all_in_steps(self._account)
             paid = await self._steps.run(slice_key, leaving_all)
-        self._reply(message, "left", known=known, last=last, bytes=paid)
+        self._reply(message, "left", known=is_known, last=last, bytes=paid)
 
     def _take_statistics(self, message: dict[str, Any]) -> None:
         self.statistics.launches = _count(message, "launches")
@@ -323,10 +331,10 @@ class WorkerChannel:
             return  # the worker has ended; the next receive reports that
 
     def _passes(self, name: str) -> bool:
-        now = asyncio.get_running_loop().time()
-        if now - self._last_passed.get(name, -EVENT_PAUSE_SECONDS) < EVENT_PAUSE_SECONDS:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._last_passed.get(name, -EVENT_PAUSE_SECONDS) < EVENT_PAUSE_SECONDS:
             return False
-        self._last_passed[name] = now
+        self._last_passed[name] = now_s
         return True
 
 
@@ -353,8 +361,8 @@ def _checked_event(message: dict[str, Any]) -> tuple[str, dict[str, object]] | N
 
 def _fault_kind(name: object) -> str:
     """Return the name of a fault's kind; an unknown one counts as a failure of the worker."""
-    known = isinstance(name, str) and name in abi.FaultKind.__members__
-    return str(name) if known else abi.FaultKind.INTERNAL.name
+    is_known = isinstance(name, str) and name in abi.FaultKind.__members__
+    return str(name) if is_known else abi.FaultKind.INTERNAL.name
 
 
 def _checked_usage(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
@@ -390,7 +398,7 @@ def _sandbox(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         return {}
     mechanisms = list(value.items())[:_MAX_MECHANISMS]
-    return {ascii_text(name, 24): one is True for name, one in mechanisms}
+    return {ascii_text(name, 24): is_active is True for name, is_active in mechanisms}
 
 
 def _key(message: dict[str, Any]) -> str:

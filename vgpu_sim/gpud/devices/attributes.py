@@ -233,8 +233,13 @@ def sm_limits(capability: tuple[int, int]) -> tuple[int, int, int, int]:
     Raises:
         KeyError: no limits are known for this capability.
     """
-    one = ARCHITECTURES[capability]
-    return one.max_threads, one.max_blocks, one.shared_bytes, _reserved_bytes(capability)
+    architecture = ARCHITECTURES[capability]
+    return (
+        architecture.max_threads,
+        architecture.max_blocks,
+        architecture.shared_bytes,
+        _reserved_bytes(capability),
+    )
 
 
 def _reserved_bytes(capability: tuple[int, int]) -> int:

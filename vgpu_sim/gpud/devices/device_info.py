@@ -57,9 +57,9 @@ def device_info(
     info.context_count = context_count
     info.instance_start = instance.start
     info.instance_size = instance.profile.size
-    known = attributes_of(instance, capability)
+    attributes = attributes_of(instance, capability)
     for number in range(len(info.attributes)):
-        info.attributes[number] = known.get(number, ATTRIBUTE_UNKNOWN)
+        info.attributes[number] = attributes.get(number, ATTRIBUTE_UNKNOWN)
     info.attributes[Attribute.MULTIPROCESSOR_COUNT] = multiprocessors
     info.attributes[CLOCK_ATTRIBUTE] = int(modelled)
     if not instance.profile.is_whole:

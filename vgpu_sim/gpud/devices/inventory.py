@@ -71,15 +71,21 @@ class Inventory:
         """Return a GPU's instances, ordered by their start. Instances in one GPU instance are
         ordered by their first compute slice.
         """
-        mine = (one for one in self._state.instances if one.gpu.uuid == gpu.uuid)
-        return tuple(sorted(mine, key=lambda one: (one.start, one.compute_start or 0)))
+        mine = (instance for instance in self._state.instances if instance.gpu.uuid == gpu.uuid)
+        return tuple(
+            sorted(mine, key=lambda instance: (instance.start, instance.compute_start or 0))
+        )
 
     def in_gpu_instance_of(self, instance: MigInstance) -> tuple[MigInstance, ...]:
         """Return all instances in the GPU instance that contains this one, ordered by their first
         compute slice.
         """
         key = instance.gpu_instance
-        return tuple(one for one in self.instances_of(instance.gpu) if one.gpu_instance == key)
+        return tuple(
+            neighbour
+            for neighbour in self.instances_of(instance.gpu)
+            if neighbour.gpu_instance == key
+        )
 
     def configure(self, gpus: Iterable[Gpu], budget_bytes: int) -> None:
         """Replace the node's GPUs and its memory budget.
@@ -89,13 +95,13 @@ class Inventory:
                 the same UUID or index.
             InUse: a GPU that is removed, or changes its board or index, has instances.
         """
-        wanted = tuple(sorted(gpus, key=lambda gpu: gpu.index))
-        _check_gpus(wanted)
-        unchanged = set(wanted)
+        sorted_gpus = tuple(sorted(gpus, key=lambda gpu: gpu.index))
+        _check_gpus(sorted_gpus)
+        unchanged = set(sorted_gpus)
         for gpu in self._state.gpus:
             if gpu not in unchanged and self.instances_of(gpu):
                 raise InUse(f"{gpu.uuid} has instances: destroy them first")
-        self._store(replace(self._state, gpus=wanted, budget_bytes=budget_bytes))
+        self._store(replace(self._state, gpus=sorted_gpus, budget_bytes=budget_bytes))
 
     def create_instance(
         self,
@@ -132,10 +138,12 @@ class Inventory:
         if memory_bytes is None:
             return self._add(gpu, placed, compute, owner, owner_name)
         share = claim_shares.new_share(placed, owner, owner_name, memory_bytes)
-        there = next((one for one in self.instances_of(gpu) if one.placed == placed), None)
-        if there is None:
+        shared_instance = next(
+            (instance for instance in self.instances_of(gpu) if instance.placed == placed), None
+        )
+        if shared_instance is None:
             return self._add(gpu, placed, shares=(share,))
-        joined = claim_shares.add_share(there, share)
+        joined = claim_shares.add_share(shared_instance, share)
         self._replace(joined)
         return joined
 
@@ -149,10 +157,14 @@ class Inventory:
         shares: tuple[ClaimShare, ...] = (),
     ) -> MigInstance:
         self._check_beside(gpu, self.instances_of(gpu), placed)
-        taken = {one.slot for one in self._state.instances}
-        slot = next(number for number in range(len(taken) + 1) if number not in taken)
+        used_slots = {instance.slot for instance in self._state.instances}
+        slot = next(number for number in range(len(used_slots) + 1) if number not in used_slots)
         instance = MigInstance(
-            *(instance_uuid_of(gpu, placed.profile), gpu, placed.profile, placed.start, slot),
+            uuid=instance_uuid_of(gpu, placed.profile),
+            gpu=gpu,
+            profile=placed.profile,
+            start=placed.start,
+            slot=slot,
             compute=compute,
             owner=owner,
             owner_name=name,
@@ -163,9 +175,9 @@ class Inventory:
         return instance
 
     @staticmethod
-    def _check_beside(gpu: Gpu, others: Iterable[MigInstance], placed: Instance) -> None:
+    def _check_beside(gpu: Gpu, neighbours: Iterable[MigInstance], placed: Instance) -> None:
         try:
-            rules.check(gpu.board, [*(one.placed for one in others), placed])
+            rules.check(gpu.board, [*(neighbour.placed for neighbour in neighbours), placed])
         except MigError as err:
             raise Conflict(str(err)) from err
 
@@ -185,12 +197,14 @@ class Inventory:
         instance = self.owned_instance(uuid, owner)
         if in_use(instance):
             raise InUse(f"{uuid} has contexts: end them first")
-        others = tuple(one for one in instance.shares if one.owner != owner)
-        if others:
-            self._replace(replace(instance, shares=others))
+        remaining_shares = tuple(share for share in instance.shares if share.owner != owner)
+        if remaining_shares:
+            self._replace(replace(instance, shares=remaining_shares))
             return False
-        kept = tuple(one for one in self._state.instances if one.uuid != uuid)
-        self._store(replace(self._state, instances=kept))
+        remaining_instances = tuple(
+            instance for instance in self._state.instances if instance.uuid != uuid
+        )
+        self._store(replace(self._state, instances=remaining_instances))
         return True
 
     def owned_instance(self, uuid: InstanceUuid, owner: str) -> MigInstance:
@@ -247,9 +261,9 @@ class Inventory:
             raise InvalidRequest(str(err)) from err
         if instance.compute:
             return self._add(instance.gpu, placed)
-        made = replace(instance, compute=True, within=within)
-        self._replace(made)
-        return made
+        completed_instance = replace(instance, compute=True, within=within)
+        self._replace(completed_instance)
+        return completed_instance
 
     def destroy_compute(self, uuid: InstanceUuid, in_use: Callable[[MigInstance], bool]) -> bool:
         """Destroy a compute instance but not its GPU instance; return whether ``uuid`` still
@@ -275,7 +289,10 @@ class Inventory:
         return True
 
     def _replace(self, changed: MigInstance) -> None:
-        instances = (changed if one.uuid == changed.uuid else one for one in self._state.instances)
+        instances = (
+            changed if instance.uuid == changed.uuid else instance
+            for instance in self._state.instances
+        )
         self._store(replace(self._state, instances=tuple(instances)))
 
     def _store(self, state: NodeState) -> None:

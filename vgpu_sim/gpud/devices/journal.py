@@ -127,7 +127,7 @@ def _made_for(instance: MigInstance) -> dict[str, Any]:
     that an older gpud can read the file.
     """
     if instance.shares:
-        return {"shares": [asdict(one) for one in instance.shares]}
+        return {"shares": [asdict(share) for share in instance.shares]}
     if not instance.owner:
         return {}
     return {"owner": instance.owner, "owner_name": instance.owner_name}
@@ -155,7 +155,7 @@ def decode(document: object) -> NodeState:
     for gpu in gpus:
         rules.check(
             gpu.board,
-            [one.placed for one in instances if one.gpu == gpu],
+            [instance.placed for instance in instances if instance.gpu == gpu],
         )
     return NodeState(gpus, instances, root["budget_bytes"])
 
@@ -163,8 +163,8 @@ def decode(document: object) -> NodeState:
 def _gpu(entry: object) -> Gpu:
     if not isinstance(entry, dict):
         raise ValueError("expected an object")
-    rest, facts = GpuFacts.split(entry)
-    fields = _fields(rest, {"uuid": str, "index": int, "board": str})
+    own_fields, facts = GpuFacts.split(entry)
+    fields = _fields(own_fields, {"uuid": str, "index": int, "board": str})
     if not 0 <= fields["index"] < MAX_GPUS:
         raise ValueError(f"gpu index {fields['index']} must be below {MAX_GPUS}")
     uuid = parse_gpu_uuid(fields["uuid"])
@@ -211,14 +211,14 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
         )
     owner, owner_name = fields.get("owner", ""), fields.get("owner_name", "")
     check_owner(owner, owner_name)
-    shares = tuple(_share(one) for one in fields.get("shares", ()))
-    _unique("share owner", [one.owner for one in shares])
+    shares = tuple(_share(share) for share in fields.get("shares", ()))
+    _unique("share owner", [share.owner for share in shares])
     if shares and (owner or not compute or placed.compute is not None):
         raise ValueError(
             f"instance {uuid} is shared by claims: it must have no owner, and one compute instance"
             " of full width"
         )
-    if sum(one.memory_bytes for one in shares) > profile.memory_bytes:
+    if sum(share.memory_bytes for share in shares) > profile.memory_bytes:
         raise ValueError(f"instance {uuid} has less memory than the sum of its shares")
     return MigInstance(
         uuid=uuid,
@@ -255,9 +255,9 @@ def _fields(value: object, kinds: Mapping[str, type]) -> dict[str, Any]:
     return value
 
 
-def _unique(what: str, values: list[Any]) -> None:
+def _unique(label: str, values: list[Any]) -> None:
     if len(set(values)) != len(values):
-        raise ValueError(f"{what} is not unique")
+        raise ValueError(f"{label} is not unique")
 
 
 def _move_aside(path: Path) -> Path:

@@ -63,38 +63,38 @@ class Health:
         """Return the state, followed by its cause if it has one."""
         return f"{self.state}: {self.why}" if self.why else str(self.state)
 
-    def after_event(self, severity: Severity, why: str, now: float) -> "Health":
-        """Return the health after an event of this severity at time ``now``."""
+    def after_event(self, severity: Severity, why: str, now_s: float) -> "Health":
+        """Return the health after an event of this severity at time ``now_s``."""
         match severity, self.state:
             case Severity.NONE, _:
                 return self
             case Severity.SUSPICIOUS, State.HEALTHY:
-                return replace(self, state=State.SUSPECT, since=now, why=why)
+                return replace(self, state=State.SUSPECT, since=now_s, why=why)
             case _, State.PROBATION:
                 factor = min(2 * self.factor, LONGEST_FACTOR)
-                return Health(State.UNHEALTHY, now, why, factor)
+                return Health(State.UNHEALTHY, now_s, why, factor)
             case _, _:
-                return replace(self, state=State.UNHEALTHY, since=now, why=why)
+                return replace(self, state=State.UNHEALTHY, since=now_s, why=why)
 
-    def after_time(self, now: float, times: Times, stuck: bool) -> "Health":
-        """Return the health at time ``now`` if no event has occurred since ``since``. ``stuck`` is
-        set while the fault persists or a reset is not yet possible.
+    def after_time(self, now_s: float, times: Times, stuck: bool) -> "Health":
+        """Return the health at time ``now_s`` if no event has occurred since ``since``. ``stuck``
+        is set while the fault persists or a reset is not yet possible.
         """
-        age = now - self.since
+        age = now_s - self.since
         match self.state:
             case State.SUSPECT if age >= times.suspect_s:
-                return Health(since=now, factor=self.factor)
+                return Health(since=now_s, factor=self.factor)
             case State.UNHEALTHY if age >= times.unhealthy_s and not stuck:
                 return replace(
-                    self, state=State.PROBATION, since=now, why=self.why.replace(HANGS, _HUNG)
+                    self, state=State.PROBATION, since=now_s, why=self.why.replace(HANGS, _HUNG)
                 )
             case State.PROBATION if age >= times.probation_s * self.factor:
-                return Health(since=now, factor=self.factor)
+                return Health(since=now_s, factor=self.factor)
             case State.HEALTHY if self.factor > 1 and age >= times.probation_s * LONGEST_FACTOR:
-                return Health(since=now)
+                return Health(since=now_s)
         return self
 
 
-def worst(one: Health, other: Health) -> Health:
+def worst(first_health: Health, second_health: Health) -> Health:
     """Return the worse of two health values. An instance is at most as healthy as its GPU."""
-    return min(one, other, key=lambda health: _WORST_FIRST.index(health.state))
+    return min(first_health, second_health, key=lambda health: _WORST_FIRST.index(health.state))

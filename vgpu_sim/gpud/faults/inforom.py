@@ -88,7 +88,7 @@ def _decode(document: Any) -> dict[GpuUuid, Inforom]:
 
 
 def _rom(entry: Any) -> Inforom:
-    names = {one.name for one in fields(Inforom)}
+    names = {field.name for field in fields(Inforom)}
     if not isinstance(entry, dict) or set(entry) != names:
         raise ValueError(f"expected the fields {sorted(names)}")
     for name, value in entry.items():

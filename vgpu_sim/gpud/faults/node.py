@@ -94,8 +94,8 @@ class Faults:
         All compute instances of a GPU instance fail together.
         """
         health = self.gpu_health(instance.gpu.uuid)
-        for one in self._inventory.in_gpu_instance_of(instance):
-            health = worst(health, self._health.get(one.uuid, Health()))
+        for neighbour in self._inventory.in_gpu_instance_of(instance):
+            health = worst(health, self._health.get(neighbour.uuid, Health()))
         return health
 
     def refusal(self, instance: MigInstance) -> tuple[int, str] | None:
@@ -149,17 +149,17 @@ class Faults:
         """
         if gpu:
             self._inventory.gpu(gpu)
-        found = [
-            one
-            for one, (uuid, _) in self._active.items()
-            if (not gpu or uuid == gpu) and fault_id in ("", one)
+        ended_ids = [
+            active_id
+            for active_id, (uuid, _) in self._active.items()
+            if (not gpu or uuid == gpu) and fault_id in ("", active_id)
         ]
-        if fault_id and not found:
+        if fault_id and not ended_ids:
             raise NotFound(f"no lasting fault has the id {fault_id}")
-        for one in found:
-            self._end(one)
+        for active_id in ended_ids:
+            self._end(active_id)
         self._advance()
-        return found
+        return ended_ids
 
     def close(self) -> None:
         """Stop the timer that watches lasting faults."""
@@ -231,12 +231,12 @@ class Faults:
         instance. If ``alone`` is set, only the contexts of the instance itself are returned.
         """
         return [
-            one
-            for one in self._contexts
-            if one.instance.gpu == gpu
+            context
+            for context in self._contexts
+            if context.instance.gpu == gpu
             and (
-                instance in ("", one.instance.uuid)
-                or (not alone and self._hits(instance, one.instance))
+                instance in ("", context.instance.uuid)
+                or (not alone and self._hits(instance, context.instance))
             )
         ]
 
@@ -244,7 +244,7 @@ class Faults:
         """Return whether a fault of ``struck`` affects an instance: both are in one GPU instance,
         or ``struck`` is empty (the whole GPU).
         """
-        beside = (one.uuid for one in self._inventory.in_gpu_instance_of(instance))
+        beside = (neighbour.uuid for neighbour in self._inventory.in_gpu_instance_of(instance))
         return struck in ("", instance.uuid, *beside)
 
     def _memory_errors(self, gpu: Gpu, injection: Injection) -> None:
@@ -265,9 +265,9 @@ class Faults:
     def _begin(self, gpu: Gpu, injection: Injection) -> None:
         if len(self._active) >= MAX_ACTIVE:
             raise Conflict(f"{MAX_ACTIVE} lasting faults are active already: clear some")
-        now = time.monotonic_ns()
-        until_ns = now + injection.duration_ms * 1_000_000 if injection.duration_ms else 0
-        fault = admin.Fault(injection.id, injection.kind, injection.instance, now, until_ns)
+        now_ns = time.monotonic_ns()
+        until_ns = now_ns + injection.duration_ms * 1_000_000 if injection.duration_ms else 0
+        fault = admin.Fault(injection.id, injection.kind, injection.instance, now_ns, until_ns)
         self._active[injection.id] = (gpu.uuid, fault)
         match injection.kind:
             case Kind.OFF_BUS:
@@ -301,23 +301,23 @@ class Faults:
         if self._options.ignored is None:
             return
         uuid = instance or gpu.uuid
-        before = self._health.get(uuid, Health())
-        self._set(gpu, uuid, before, before.after_event(severity, why, time.monotonic()))
+        old_health = self._health.get(uuid, Health())
+        self._set(gpu, uuid, old_health, old_health.after_event(severity, why, time.monotonic()))
         self._watch()
 
-    def _set(self, gpu: Gpu, uuid: str, before: Health, after: Health) -> None:
-        self._health[uuid] = after
-        if after.state is before.state:
+    def _set(self, gpu: Gpu, uuid: str, old_health: Health, new_health: Health) -> None:
+        self._health[uuid] = new_health
+        if new_health.state is old_health.state:
             return
-        if uuid == gpu.uuid and after.state is State.PROBATION:
+        if uuid == gpu.uuid and new_health.state is State.PROBATION:
             self.records.reset(gpu.uuid)
-        words = {"health": str(after), "before": str(before.state)}
+        words = {"health": str(new_health), "before": str(old_health.state)}
         if uuid == gpu.uuid:
             self._events.emit("health", gpu=gpu.uuid, instance="", **words)
             return
-        for one in self._inventory.instances_of(gpu):
-            if self._hits(uuid, one):
-                self._events.emit("health", gpu=gpu.uuid, instance=one.uuid, **words)
+        for instance in self._inventory.instances_of(gpu):
+            if self._hits(uuid, instance):
+                self._events.emit("health", gpu=gpu.uuid, instance=instance.uuid, **words)
 
     def _watch(self) -> None:
         if self._timer is None:
@@ -332,22 +332,22 @@ class Faults:
         for fault_id, (_, fault) in tuple(self._active.items()):
             if fault.until_ns and fault.until_ns <= now_ns:
                 self._end(fault_id)
-        known: dict[str, tuple[Gpu, MigInstance | None]] = {
-            one.uuid: (one.gpu, one) for one in self._inventory.instances
+        devices: dict[str, tuple[Gpu, MigInstance | None]] = {
+            instance.uuid: (instance.gpu, instance) for instance in self._inventory.instances
         }
-        known |= {gpu.uuid: (gpu, None) for gpu in self._inventory.gpus}
-        for uuid, before in tuple(self._health.items()):
-            if uuid not in known:
+        devices |= {gpu.uuid: (gpu, None) for gpu in self._inventory.gpus}
+        for uuid, old_health in tuple(self._health.items()):
+            if uuid not in devices:
                 del self._health[uuid]
                 continue
-            gpu, instance = known[uuid]
-            self._age(gpu, instance, uuid, before)
+            gpu, instance = devices[uuid]
+            self._age(gpu, instance, uuid, old_health)
         ends = any(fault.until_ns for _, fault in self._active.values())
-        if ends or any(one != Health(since=one.since) for one in self._health.values()):
+        if ends or any(health != Health(since=health.since) for health in self._health.values()):
             self._watch()
 
-    def _age(self, gpu: Gpu, instance: MigInstance | None, uuid: str, before: Health) -> None:
-        now = time.monotonic()
+    def _age(self, gpu: Gpu, instance: MigInstance | None, uuid: str, old_health: Health) -> None:
+        now_s = time.monotonic()
         mine = [
             fault
             for fault in self.active(gpu.uuid)
@@ -358,9 +358,12 @@ class Faults:
         )
         if instance is None:
             stuck = stuck or self.records.ecc(gpu.uuid).remapping_failed
-            if any(fault.kind == Kind.THERMAL for fault in mine) and before.state is State.SUSPECT:
-                now = before.since  # it lasts: its age is counted from its last observation
-        self._set(gpu, uuid, before, before.after_time(now, self._options.times, stuck))
+            if (
+                any(fault.kind == Kind.THERMAL for fault in mine)
+                and old_health.state is State.SUSPECT
+            ):
+                now_s = old_health.since  # it lasts: its age is counted from its last observation
+        self._set(gpu, uuid, old_health, old_health.after_time(now_s, self._options.times, stuck))
 
 
 def _instance_of_record(instance: MigInstance) -> str:

@@ -50,7 +50,7 @@ class Records:
         self._sequence += 1
         entry = admin.Xid(self._sequence, xid, time_ns, instance, pid, ascii_text(message, 256))
         self._keep(gpu, entry)
-        everything = ((uuid, one) for uuid, entries in self._xids.items() for one in entries)
+        everything = ((uuid, record) for uuid, entries in self._xids.items() for record in entries)
         self._log.append(gpu, entry, everything)
         return entry
 
@@ -58,8 +58,8 @@ class Records:
         entries = self._xids[gpu]
         entries.append(entry)
         if len(entries) > MAX_XIDS:
-            noisiest, _ = Counter(one.instance for one in entries).most_common(1)[0]
-            entries.remove(next(one for one in entries if one.instance == noisiest))
+            noisiest, _ = Counter(record.instance for record in entries).most_common(1)[0]
+            entries.remove(next(record for record in entries if record.instance == noisiest))
 
     def xids(self, gpu: GpuUuid) -> tuple[admin.Xid, ...]:
         """Return a GPU's recorded Xids, oldest first."""

@@ -39,13 +39,13 @@ class XidLog:
         except OSError:
             return []
         self._lines = len(lines)
-        found = []
+        entries = []
         for line in lines:
             try:
-                found.append(_decode(line))
+                entries.append(_decode(line))
             except (ValueError, TypeError, KeyError, RecursionError):
                 logger.warning("xid_unreadable file=%s", self._path)
-        return found
+        return entries
 
     def append(self, gpu: GpuUuid, xid: admin.Xid, remembered: Iterable[Entry]) -> None:
         """Append an Xid to the log; ``remembered`` are all recorded Xids, including this one."""
@@ -78,6 +78,8 @@ def _decode(line: bytes) -> Entry:
     gpu = parse_gpu_uuid(row.pop("gpu"))
     xid = admin.Xid(**row)
     texts, numbers = (xid.instance, xid.message), (xid.sequence, xid.xid, xid.time_ns, xid.pid)
-    if not all(type(one) is str for one in texts) or not all(type(one) is int for one in numbers):
+    if not all(type(field) is str for field in texts) or not all(
+        type(field) is int for field in numbers
+    ):
         raise TypeError("a field has the wrong type")
     return gpu, xid

@@ -173,25 +173,25 @@ class Budget:
         """Close an account and release all its memory. Closing it twice has no effect."""
         if account not in self._accounts:
             return
-        instance, held = self._accounts[account]
+        instance, held_bytes = self._accounts[account]
         # of other contexts, whose clients may have unmapped memory since
         if instance.uuid in self._retained:
             self._measure(instance.uuid)
-        before = self._retained[instance.uuid]
-        self._change(account, -held)
+        retained_bytes = self._retained[instance.uuid]
+        self._change(account, -held_bytes)
         del self._accounts[account]
         client = self._clients.pop(account)
         self._open[instance.uuid] -= 1
         self._measure(instance.uuid)
         self._forget_unused(instance.uuid)
-        grown = self._retained[instance.uuid] - before
+        grown = self._retained[instance.uuid] - retained_bytes
         if grown > 0:
             self._retained_by.setdefault(instance.uuid, Counter())[client] += grown
 
     def _change(self, account: Account, change_bytes: int) -> None:
         """Change what an account holds, and all sums of which it is a part."""
-        instance, held = self._accounts[account]
-        self._accounts[account] = (instance, held + change_bytes)
+        instance, held_bytes = self._accounts[account]
+        self._accounts[account] = (instance, held_bytes + change_bytes)
         sharer = (instance.uuid, self._clients[account])
         _add(self._slices, instance.uuid, change_bytes)
         _add(self._sharers, sharer, change_bytes)
@@ -233,8 +233,9 @@ class Budget:
         if excess > 0:
             self._retained[uuid] = excess
             clients = self._retained_by.get(uuid, Counter())
-            for client, kept in clients.items():  # which client retains the rest is unknown
-                clients[client] = min(kept, excess)
+            # which client retains the rest is unknown
+            for client, retained_bytes in clients.items():
+                clients[client] = min(retained_bytes, excess)
         else:
             self._retained.pop(uuid, None)
             self._retained_by.pop(uuid, None)
@@ -342,9 +343,9 @@ class Budget:
             KeyError: an account is closed.
             ValueError: the source does not hold the amount.
         """
-        held = self._accounts[source][1]
-        if not 0 < amount_bytes <= held:
-            raise ValueError(f"cannot move {amount_bytes} bytes: {held} are held")
+        held_bytes = self._accounts[source][1]
+        if not 0 < amount_bytes <= held_bytes:
+            raise ValueError(f"cannot move {amount_bytes} bytes: {held_bytes} are held")
         key = self._accounts[source][0].gpu_instance
         shortage = min(0, self._unreserved_bytes())
         self._change(target, amount_bytes)
@@ -361,9 +362,9 @@ class Budget:
             KeyError: the account is closed.
             ValueError: the amount is not positive, or exceeds what the account holds.
         """
-        held = self._accounts[account][1]
-        if not 0 < amount_bytes <= held:
-            raise ValueError(f"cannot release {amount_bytes} bytes: {held} are held")
+        held_bytes = self._accounts[account][1]
+        if not 0 < amount_bytes <= held_bytes:
+            raise ValueError(f"cannot release {amount_bytes} bytes: {held_bytes} are held")
         self._change(account, -amount_bytes)
 
 

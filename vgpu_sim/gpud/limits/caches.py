@@ -95,8 +95,8 @@ class OwnerCaches:
             if self._shared:
                 self._root.chmod(0o711)
                 directory.chmod(0o1777)
-            now = self._clock()
-            os.utime(directory, (now, now))
+            now_s = self._clock()
+            os.utime(directory, (now_s, now_s))
         except OSError as err:
             logger.info("no_cache root=%s error=%s", self._root, err)
             return None
@@ -110,10 +110,10 @@ class OwnerCaches:
         """
         try:
             directory = str(self._path_of(owner))
-            now = self._clock()
-            if now - self._trimmed_at.get(directory, float("-inf")) < TRIM_EVERY_SECONDS:
+            now_s = self._clock()
+            if now_s - self._trimmed_at.get(directory, float("-inf")) < TRIM_EVERY_SECONDS:
                 return
-            self._trimmed_at[directory] = now
+            self._trimmed_at[directory] = now_s
             _remove_oldest(directory, self._limit_bytes, self._limit_entries)
         except OSError as err:
             logger.info("cache_not_trimmed root=%s error=%s", self._root, err)
@@ -122,17 +122,17 @@ class OwnerCaches:
         """Remove caches that were not used for UNUSED_SECONDS. The caches are scanned at most every
         SWEEP_EVERY_SECONDS.
         """
-        now = self._clock()
-        if now - self._swept_at < SWEEP_EVERY_SECONDS:
+        now_s = self._clock()
+        if now_s - self._swept_at < SWEEP_EVERY_SECONDS:
             return
-        self._swept_at = now
+        self._swept_at = now_s
         try:
-            kept = {self._path_of(owner).name for owner in in_use} | {_PRIVATE_NAME}
+            used_names = {self._path_of(owner).name for owner in in_use} | {_PRIVATE_NAME}
             with os.scandir(self._root) as entries:
                 for entry in entries:
-                    if not entry.is_dir(follow_symlinks=False) or entry.name in kept:
+                    if not entry.is_dir(follow_symlinks=False) or entry.name in used_names:
                         continue
-                    if now - entry.stat(follow_symlinks=False).st_mtime >= UNUSED_SECONDS:
+                    if now_s - entry.stat(follow_symlinks=False).st_mtime >= UNUSED_SECONDS:
                         logger.info("cache_removed directory=%s", entry.path)
                         shutil.rmtree(entry.path, ignore_errors=True)
                         self._trimmed_at.pop(entry.path, None)
@@ -153,19 +153,19 @@ class OwnerCaches:
     def _find_or_make_secret(self) -> bytes:
         path = self._root / _SECRET_NAME
         try:
-            found = path.read_bytes()
+            stored_secret = path.read_bytes()
         except FileNotFoundError:
-            found = b""
-        if len(found) == _SECRET_BYTES:
-            return found
+            stored_secret = b""
+        if len(stored_secret) == _SECRET_BYTES:
+            return stored_secret
         self._root.mkdir(parents=True, exist_ok=True)
-        made = secrets.token_bytes(_SECRET_BYTES)
+        new_secret = secrets.token_bytes(_SECRET_BYTES)
         temporary = path.with_suffix(".tmp")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(made)
+            file.write(new_secret)
         temporary.rename(path)
-        return made
+        return new_secret
 
 
 def _remove_oldest(directory: str, limit_bytes: int, limit_entries: int) -> None:
@@ -179,15 +179,15 @@ def _remove_oldest(directory: str, limit_bytes: int, limit_entries: int) -> None
             with suppress(FileNotFoundError):  # workers rename and replace files concurrently
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
-                    held = status.st_blocks * _BLOCK_BYTES
-                    files.append((status.st_mtime_ns, held, entry.path))
-    excess_bytes = sum(held for _, held, _ in files) - limit_bytes
+                    size_bytes = status.st_blocks * _BLOCK_BYTES
+                    files.append((status.st_mtime_ns, size_bytes, entry.path))
+    excess_bytes = sum(size_bytes for _, size_bytes, _ in files) - limit_bytes
     excess_entries = len(files) - limit_entries
-    for _, held, path in _oldest_first(files):
+    for _, size_bytes, path in _oldest_first(files):
         if excess_bytes <= 0 and excess_entries <= 0:
             return
         Path(path).unlink(missing_ok=True)
-        excess_bytes -= held
+        excess_bytes -= size_bytes
         excess_entries -= 1
 
 

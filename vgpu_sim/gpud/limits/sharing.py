@@ -72,7 +72,7 @@ class SharingTable:
         if shared == self._shared:
             return
         if self._path is not None:
-            rows = {uuid: asdict(one) for uuid, one in shared.items()}
+            rows = {uuid: asdict(sharing) for uuid, sharing in shared.items()}
             durable.write_json(self._path, {"version": _VERSION, "shares": rows})
         self._shared = dict(shared)
 
@@ -118,15 +118,15 @@ class SharingTable:
             part = min(part, -(-all_threads * thread_share // WHOLE_THREAD_SHARE))
         return part
 
-    def contexts(self, instance: MigInstance, most: int, sharer: str = "") -> int:
-        """Return how many contexts one sharer may have. ``most`` is the number of contexts that the
-        whole slice may have.
+    def contexts(self, instance: MigInstance, max_contexts: int, sharer: str = "") -> int:
+        """Return how many contexts one sharer may have. ``max_contexts`` is the number of contexts
+        that the whole slice may have.
         """
         share = instance.share_of(sharer)
         if share is not None:
-            return max(1, most * share.memory_bytes // instance.profile.memory_bytes)
+            return max(1, max_contexts * share.memory_bytes // instance.profile.memory_bytes)
         shared = self.of(instance.uuid)
-        return most if shared is None else max(1, most // shared.replicas)
+        return max_contexts if shared is None else max(1, max_contexts // shared.replicas)
 
     def _has_mps(self, instance: MigInstance) -> bool:
         shared = self.of(instance.uuid)

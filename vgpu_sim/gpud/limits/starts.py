@@ -91,11 +91,11 @@ class Starts:
         """
         under_way = self._under_way.total()
         if under_way < self._places:
-            most = self._at_once
+            starts_per_slice = self._at_once
         elif under_way - self._late < self._places:
-            most = 1
+            starts_per_slice = 1
         else:
             return None
-        entitled = [uuid for uuid in self._waiting if self._under_way[uuid] < most]
+        entitled = [uuid for uuid in self._waiting if self._under_way[uuid] < starts_per_slice]
         new = next((uuid for uuid in entitled if uuid not in self._served), None)
         return new or next((uuid for uuid in self._served if uuid in entitled), None)

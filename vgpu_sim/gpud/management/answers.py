@@ -99,16 +99,21 @@ class Management:
             pod = await asyncio.to_thread(self._requesting_pod, peer, sender)
         # Without ``only``, the contexts of other slices would be listed too, which takes time.
         gpu = self._node.describe_gpu(instance.gpu, only=instance)
-        mine = tuple(one for one in gpu.instances if one.uuid == instance.uuid)
+        mine = tuple(
+            listed_instance
+            for listed_instance in gpu.instances
+            if listed_instance.uuid == instance.uuid
+        )
         if pod is None or not (self._standalone or self._holds(instance.uuid, pod)):
             mine = tuple(
-                replace(one, memory_used_bytes=0, shared_used_bytes=0, contexts=()) for one in mine
+                replace(listed_instance, memory_used_bytes=0, shared_used_bytes=0, contexts=())
+                for listed_instance in mine
             )
             return self._report(ask, View((replace(gpu, instances=mine, xids=()),), stranger=True))
-        shown: dict[str, list[Process]] = {}
-        if any(one.contexts for one in mine):
-            shown = await asyncio.to_thread(self._own_processes, mine, peer, pod)
-        return self._report(ask, View((replace(gpu, instances=mine),), processes=shown))
+        own_processes: dict[str, list[Process]] = {}
+        if any(listed_instance.contexts for listed_instance in mine):
+            own_processes = await asyncio.to_thread(self._own_processes, mine, peer, pod)
+        return self._report(ask, View((replace(gpu, instances=mine),), processes=own_processes))
 
     async def answer_node_request(self, ask: Ask) -> bytes:
         """Return the reply to a request from the node's administrator. The reply describes all
@@ -125,16 +130,18 @@ class Management:
 
     async def _everything(self, ask: Ask) -> bytes:
         gpus = tuple(self._node.describe_gpu(gpu) for gpu in self._node.gpus())
-        shown = {
-            one.uuid: processes.as_seen_on_node(one.contexts) for g in gpus for one in g.instances
+        processes_by_uuid = {
+            instance.uuid: processes.as_seen_on_node(instance.contexts)
+            for g in gpus
+            for instance in g.instances
         }
-        return self._report(ask, View(gpus, node=True, processes=shown))
+        return self._report(ask, View(gpus, node=True, processes=processes_by_uuid))
 
     async def _change(self, ask: Ask) -> bytes:
-        made = await self._node.change(ask)
+        instance = await self._node.change(ask)
         head = records.new_report(True)
-        if made is not None:
-            head.uuid[:] = records.uuid_bytes(made.uuid)
+        if instance is not None:
+            head.uuid[:] = records.uuid_bytes(instance.uuid)
         return encode(ask, NvmlReturn.SUCCESS, bytes(head))
 
     async def _remaining(self, ask: Ask) -> bytes:
@@ -146,8 +153,15 @@ class Management:
         sampled_us = time.time_ns() // _NS_PER_US
         with_profiles = bool(ask.mode & ReportFlag.PROFILES)
         if ask.mode & ReportFlag.RESERVED:
-            shown = () if view.stranger else (one for gpu in view.gpus for one in gpu.instances)
-            reserved = {one.uuid: self._node.reserved_bytes(one.uuid) for one in shown}
+            visible_instances = (
+                ()
+                if view.stranger
+                else (instance for gpu in view.gpus for instance in gpu.instances)
+            )
+            reserved = {
+                instance.uuid: self._node.reserved_bytes(instance.uuid)
+                for instance in visible_instances
+            }
             view = replace(view, reserved=reserved)
         return encode(ask, NvmlReturn.SUCCESS, records.report(view, with_profiles, sampled_us))
 
@@ -163,7 +177,8 @@ class Management:
         instances: tuple[admin.Instance, ...], peer: Peer, pod: PodUid
     ) -> dict[str, list[Process]]:
         return {
-            one.uuid: processes.as_seen_in_container(one.contexts, peer, pod) for one in instances
+            instance.uuid: processes.as_seen_in_container(instance.contexts, peer, pod)
+            for instance in instances
         }
 
 

@@ -99,14 +99,16 @@ class InventoryNode:
         within = self._within(instance, ask.profile, ask.start)
         return await self._create_compute(instance.uuid, within)
 
-    def _within(self, instance: MigInstance, number: int, wanted: int) -> ComputePlace | None:
+    def _within(
+        self, instance: MigInstance, number: int, requested_start: int
+    ) -> ComputePlace | None:
         """Return where a compute instance with NVML's profile number is placed in a GPU instance;
         None if it has the full width.
         """
         its = next((c for c in instance.profile.ci_profiles if c.nvml_ci_enum == number), None)
         if its is None:
             raise InvalidRequest(f"{instance.profile} has no compute instance profile {number}")
-        start = self._first_free(instance, its) if wanted == ANY_START else wanted
+        start = self._first_free(instance, its) if requested_start == ANY_START else requested_start
         if not its.is_full:
             return ComputePlace(its, start)
         if start not in its.starts:
@@ -114,10 +116,17 @@ class InventoryNode:
         return None
 
     def _first_free(self, instance: MigInstance, its: ComputeProfile) -> int:
-        others = [one.within for one in self._inventory.in_gpu_instance_of(instance) if one.compute]
+        occupied_places = [
+            neighbour.within
+            for neighbour in self._inventory.in_gpu_instance_of(instance)
+            if neighbour.compute
+        ]
         for start in its.starts:
             place = ComputePlace(its, start)
-            if all(one is not None and not one.overlaps(place) for one in others):
+            if all(
+                occupied_place is not None and not occupied_place.overlaps(place)
+                for occupied_place in occupied_places
+            ):
                 return start
         raise Conflict(f"the GPU instance of {instance.uuid} has no room for {its}")
 
@@ -126,7 +135,7 @@ class InventoryNode:
         if mode not in tuple(MigMode):
             raise InvalidRequest(f"unknown MIG mode {mode}")
         instances = self._inventory.instances_of(gpu)
-        whole = next((one for one in instances if one.profile.is_whole), None)
+        whole = next((instance for instance in instances if instance.profile.is_whole), None)
         if mode == MigMode.ENABLED and whole is not None:
             await self._destroy(whole.uuid)
         if mode == MigMode.DISABLED and whole is None:
@@ -135,27 +144,27 @@ class InventoryNode:
             await self._create(gpu.uuid, gpu.board.whole.name, 0, True)
 
     def _placements(self, gpu: Gpu) -> list[Instance]:
-        return [one.placed for one in self._inventory.instances_of(gpu)]
+        return [instance.placed for instance in self._inventory.instances_of(gpu)]
 
-    def _start(self, gpu: Gpu, profile: Profile, wanted: int) -> int:
-        if wanted != ANY_START:
-            return wanted
+    def _start(self, gpu: Gpu, profile: Profile, requested_start: int) -> int:
+        if requested_start != ANY_START:
+            return requested_start
         placed = self._placements(gpu)
         for start in profile.starts:
             if not violations(gpu.board, [*placed, Instance(profile, start)]):
                 return start
         raise Conflict(f"{gpu.uuid} has no room for {profile.name}")
 
-    def _gpu(self, wanted: bytes) -> Gpu:
+    def _gpu(self, raw_uuid: bytes) -> Gpu:
         for gpu in self._inventory.gpus:
-            if uuid_bytes(gpu.uuid) == wanted:
+            if uuid_bytes(gpu.uuid) == raw_uuid:
                 return gpu
         raise NotFound("no such GPU")
 
-    def _instance(self, wanted: bytes) -> MigInstance:
-        for one in self._inventory.instances:
-            if uuid_bytes(one.uuid) == wanted and not one.profile.is_whole:
-                return one
+    def _instance(self, raw_uuid: bytes) -> MigInstance:
+        for instance in self._inventory.instances:
+            if uuid_bytes(instance.uuid) == raw_uuid and not instance.profile.is_whole:
+                return instance
         raise NotFound("no such instance")
 
 
@@ -170,9 +179,9 @@ def _most(its: Board, placed: list[Instance], profile: Profile) -> int:
     """Return how many more instances of a profile fit. Starts of one profile never overlap, so each
     free start counts.
     """
-    before = len(placed)
+    earlier_count = len(placed)
     for start in profile.starts:
         candidate = [*placed, Instance(profile, start)]
         if not violations(its, candidate):
             placed = candidate
-    return len(placed) - before
+    return len(placed) - earlier_count

@@ -19,7 +19,7 @@ def as_seen_on_node(contexts: Iterable[admin.Context]) -> list[Process]:
     """Return all contexts as processes, with their pids in gpud's namespace. Contexts without a pid
     are omitted.
     """
-    return [Process(one.client_pid, one) for one in contexts if one.client_pid > 0]
+    return [Process(context.client_pid, context) for context in contexts if context.client_pid > 0]
 
 
 def as_seen_in_container(
@@ -30,19 +30,21 @@ def as_seen_in_container(
     Call this outside gpud's event loop, because it reads ``/proc``. ``pod_uid`` is that of the
     requester's pod, empty outside a cluster.
     """
-    theirs = [one for one in contexts if one.pod_uid == pod_uid and one.client_pid > 0]
+    theirs = [
+        context for context in contexts if context.pod_uid == pod_uid and context.client_pid > 0
+    ]
     if not theirs or peer.pid <= 0:
         return []
     own = _cgroups(proc, peer.pid)
-    found = []
+    seen_processes = []
     for context in theirs:
         pid = context.client_pid
         if pid != peer.pid and pod_uid and (own is None or _cgroups(proc, pid) != own):
             continue
         inner = _innermost_pid(proc, pid)
         if inner is not None:
-            found.append(Process(inner, context))
-    return found
+            seen_processes.append(Process(inner, context))
+    return seen_processes
 
 
 def _cgroups(proc: Path, pid: int) -> bytes | None:

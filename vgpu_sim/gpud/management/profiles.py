@@ -10,7 +10,9 @@ from vgpu_sim.hal.management.nvml import NO_RECORD, ProfileRecord
 @cache
 def profile_records(board_key: str) -> tuple[bytes, ...]:
     """Return the ProfileRecords of a board, ordered by NVML's number of the profile."""
-    return tuple(bytes(_record(one)) for one in sorted(board(board_key).profiles, key=gi_enum))
+    return tuple(
+        bytes(_record(profile)) for profile in sorted(board(board_key).profiles, key=gi_enum)
+    )
 
 
 def gi_enum(profile: Profile) -> int:
@@ -41,8 +43,8 @@ def _record(profile: Profile) -> ProfileRecord:
     record.starts[: len(profile.starts)] = profile.starts
     record.memory_bytes = profile.memory_bytes
     record.compute_count = len(profile.ci_profiles)
-    for number, one in enumerate(profile.ci_profiles):
-        record.computes[number] = _compute(one)
+    for number, compute_profile in enumerate(profile.ci_profiles):
+        record.computes[number] = _compute(compute_profile)
     return record
 
 

@@ -85,11 +85,13 @@ def report(view: View, with_profiles: bool, sampled_us: int) -> bytes:
     processes: list[bytes] = []
     xids: list[bytes] = []
     for number, gpu in enumerate(view.gpus):
-        numbers = {one.uuid: len(instances) + i for i, one in enumerate(gpu.instances)}
+        numbers = {instance.uuid: len(instances) + i for i, instance in enumerate(gpu.instances)}
         xids += sensors.xid_records(gpu, number, numbers)
         for instance in gpu.instances:
-            shown = view.processes.get(instance.uuid, ())
-            processes += [_process(len(instances), one, sampled_us) for one in shown]
+            visible_processes = view.processes.get(instance.uuid, ())
+            processes += [
+                _process(len(instances), process, sampled_us) for process in visible_processes
+            ]
             record = _instance(number, board(gpu.board), instance)
             instances.append(_with_reserved(record, view, instance.uuid))
     head = new_report(view.node)
@@ -139,7 +141,7 @@ def _gpu(view: View, gpu: admin.Gpu, profiles: tuple[int, int]) -> bytes:
     record.memory_bytes = gpu.memory_bytes
     record.first_profile, record.profile_count = profiles
     if record.visible:
-        record.memory_used_bytes = sum(one.memory_used_bytes for one in gpu.instances)
+        record.memory_used_bytes = sum(instance.memory_used_bytes for instance in gpu.instances)
     return bytes(record)
 
 

@@ -67,11 +67,11 @@ def xid_records(gpu: admin.Gpu, number: int, instances: Mapping[str, int]) -> li
         bytes(
             XidRecord(
                 gpu=number,
-                instance=instances.get(one.instance, NO_RECORD),
-                sequence=one.sequence,
-                xid=one.xid,
+                instance=instances.get(xid.instance, NO_RECORD),
+                sequence=xid.sequence,
+                xid=xid.xid,
             )
         )
-        for one in gpu.xids
-        if not one.instance or one.instance in instances
+        for xid in gpu.xids
+        if not xid.instance or xid.instance in instances
     ]

@@ -97,7 +97,7 @@ class HolderTable:
 
     def find(self, uuid: InstanceUuid, pod_uid: PodUid) -> Holder | None:
         """Return the holder of an instance that has this pod UID; None if there is none."""
-        return next((one for one in self.of(uuid) if one.pod_uid == pod_uid), None)
+        return next((holder for holder in self.of(uuid) if holder.pod_uid == pod_uid), None)
 
     def has_holder(self, uuid: InstanceUuid, owner: Owner) -> bool:
         """Return whether an owner holds an instance: the owner's pod must be a holder. If the owner
@@ -123,7 +123,9 @@ class HolderTable:
         """
         new = {uuid: tuple(listed) for uuid, listed in holders.items()}
         entitled = {
-            uuid: frozenset((one.pod_uid, claim) for one in listed for claim in ("", *one.claims))
+            uuid: frozenset(
+                (holder.pod_uid, claim) for holder in listed for claim in ("", *holder.claims)
+            )
             for uuid, listed in new.items()
         }
         self._holders = new if complete else self._holders | new
@@ -233,13 +235,13 @@ class PodAdmission:
         if not instance.shares:
             return ""
         holders = self._holders.of(instance.uuid)
-        mine = {claim for one in holders if one.pod_uid == pod_uid for claim in one.claims}
-        shares = [one for one in instance.shares if one.owner in mine and one.admit]
+        mine = {claim for holder in holders if holder.pod_uid == pod_uid for claim in holder.claims}
+        shares = [share for share in instance.shares if share.owner in mine and share.admit]
         if not shares:
             reason = "no claim of the pod has a share of the slice"
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)
-        left = (s.memory_bytes - self._used_bytes(instance.uuid, s.owner) for s in shares)
-        return max(zip(left, shares, strict=True), key=lambda one: one[0])[1].owner
+        free_bytes = (s.memory_bytes - self._used_bytes(instance.uuid, s.owner) for s in shares)
+        return max(zip(free_bytes, shares, strict=True), key=lambda pair: pair[0])[1].owner
 
     @contextmanager
     def _count_waiting(self, uuid: InstanceUuid, pod_uid: PodUid) -> Iterator[None]:
@@ -296,10 +298,10 @@ class PodAdmission:
         """Request the holders, at most once per ASK_AGAIN_SECONDS for all clients of a pod
         together.
         """
-        now = asyncio.get_running_loop().time()
+        now_s = asyncio.get_running_loop().time()
         for key, at in tuple(self._requested_at.items()):
-            if now - at >= ASK_AGAIN_SECONDS:
+            if now_s - at >= ASK_AGAIN_SECONDS:
                 del self._requested_at[key]
         if (uuid, pod_uid) not in self._requested_at:
-            self._requested_at[uuid, pod_uid] = now
+            self._requested_at[uuid, pod_uid] = now_s
             self._events.emit("holders_wanted", instance=uuid, pod_uid=pod_uid)

@@ -96,10 +96,10 @@ def read(
         raise MalformedHello(f"unexpected type {header.type}")
     if header.payload_bytes != ctypes.sizeof(payload):
         raise MalformedHello(f"unexpected payload of {header.payload_bytes} bytes")
-    found = payload.from_buffer_copy(data, ctypes.sizeof(Header))
+    body = payload.from_buffer_copy(data, ctypes.sizeof(Header))
     if header.reserved:
         raise MalformedHello("reserved fields are not zero")
-    return header, found
+    return header, body
 
 
 def parse(data: bytes) -> Hello:

@@ -13,7 +13,7 @@ TIMES: Final = tuple(name for name in _NAMES if name.endswith("_ns"))
 def total(*parts: Counters) -> Counters:
     """Return the sum of several contexts' counters, field by field, saturating at 63 bits."""
     return Counters(
-        **{name: min(MAX_COUNT, sum(getattr(one, name) for one in parts)) for name in _NAMES}
+        **{name: min(MAX_COUNT, sum(getattr(part, name) for part in parts)) for name in _NAMES}
     )
 
 
@@ -26,22 +26,22 @@ def difference(later: Counters, earlier: Counters) -> Counters:
     )
 
 
-def bound_report(reported: Counters, before: Counters, lived_ns: int) -> Counters:
+def bound_report(reported: Counters, earlier_report: Counters, lived_ns: int) -> Counters:
     """Return the report of a context, limited to values that are plausible after the context's
-    previous report, ``before``.
+    previous report, ``earlier_report``.
 
     No counter decreases, and no time exceeds the context's age, ``lived_ns``. All times except
     ``memory_ns`` are counted only while kernels run. They are at most ``busy_ns``, the total
     time in which kernels ran.
     """
-    values = {name: max(getattr(reported, name), getattr(before, name)) for name in _NAMES}
-    longest = max(lived_ns, before.busy_ns)
+    values = {name: max(getattr(reported, name), getattr(earlier_report, name)) for name in _NAMES}
+    longest = max(lived_ns, earlier_report.busy_ns)
     values["busy_ns"] = min(values["busy_ns"], longest)
     for name in TIMES:
         # Copies do not count as kernels.
-        most = longest if name == "memory_ns" else values["busy_ns"]
-        values[name] = max(getattr(before, name), min(values[name], most))
+        limit_ns = longest if name == "memory_ns" else values["busy_ns"]
+        values[name] = max(getattr(earlier_report, name), min(values[name], limit_ns))
     values["sm_occupancy_ns"] = max(
-        before.sm_occupancy_ns, min(values["sm_occupancy_ns"], values["sm_active_ns"])
+        earlier_report.sm_occupancy_ns, min(values["sm_occupancy_ns"], values["sm_active_ns"])
     )
     return Counters(**{name: min(value, MAX_COUNT) for name, value in values.items()})

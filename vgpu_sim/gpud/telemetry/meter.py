@@ -78,21 +78,21 @@ class Meter:
         return _use(rates)
 
     def _rate(self, key: Hashable, reading: Reading) -> _Rate | None:
-        before = self._last.get(key, Reading(Counters(), 0))
-        if reading.adopted and not before.at_ns:
+        earlier_reading = self._last.get(key, Reading(Counters(), 0))
+        if reading.adopted and not earlier_reading.at_ns:
             return None
-        if reading.at_ns != before.at_ns:
-            counted = counting.difference(reading.counters, before.counters)
+        if reading.at_ns != earlier_reading.at_ns:
+            counted = counting.difference(reading.counters, earlier_reading.counters)
             # An idle worker reports when it computes again: its idle time does not count.
-            ns = min(max(reading.at_ns - before.at_ns, 1), _LONGEST_NS)
+            ns = min(max(reading.at_ns - earlier_reading.at_ns, 1), _LONGEST_NS)
             self._rates[key] = _Rate(counted, ns, reading.at_ns)
         return self._rates.get(key)
 
 
 def _use(rates: list[_Rate]) -> Use:
-    def share(name: str, most: float = 1.0) -> float:
+    def share(name: str, limit: float = 1.0) -> float:
         counted: list[float] = [getattr(rate.counted, name) / rate.ns for rate in rates]
-        return min(most, sum(counted))
+        return min(limit, sum(counted))
 
     def per_second(name: str) -> int:
         return int(sum(getattr(rate.counted, name) * 1e9 / rate.ns for rate in rates))

@@ -62,26 +62,29 @@ class Sampler:
         instances: dict[InstanceUuid, MigInstance] = {}
         meters: dict[InstanceUuid, Meter] = {}
         uses: dict[InstanceUuid, Use] = {}
-        for one in observed:
-            uuid = one.instance.uuid
-            instances[uuid] = one.instance
-            meters[uuid] = self._meters.get(uuid) or Meter(one.inherited)
-            uses[uuid] = meters[uuid].sample(one.live, one.ended, now_ns)
+        for observation in observed:
+            uuid = observation.instance.uuid
+            instances[uuid] = observation.instance
+            meters[uuid] = self._meters.get(uuid) or Meter(observation.inherited)
+            uses[uuid] = meters[uuid].sample(observation.live, observation.ended, now_ns)
             yield
         self._sampled_ns, self._meters, self._uses = now_ns, meters, uses
-        before, self._states, telemetry = self._states, {}, {}
+        earlier_states, self._states, telemetry = self._states, {}, {}
         for gpu in gpus:
-            known, state = before.get(gpu.uuid, (gpu, None))
-            if state is None or known != gpu:
+            earlier_gpu, state = earlier_states.get(gpu.uuid, (gpu, None))
+            if state is None or earlier_gpu != gpu:
                 state = sensors.at_rest(gpu.board, inherited.energies_mj.get(gpu.uuid, 0.0))
-            mine = [one for one in instances.values() if one.gpu.uuid == gpu.uuid]
+            mine = [instance for instance in instances.values() if instance.gpu.uuid == gpu.uuid]
             activity = sensors.activity_of(
                 gpu.board,
-                ((one.profile.size, one.sm_count, self._uses[one.uuid].activity) for one in mine),
+                (
+                    (instance.profile.size, instance.sm_count, self._uses[instance.uuid].activity)
+                    for instance in mine
+                ),
             )
             state = sensors.advance(gpu.board, state, activity, seconds)
             self._states[gpu.uuid] = gpu, state
-            used = (self._uses[one.uuid] for one in mine)
+            used = (self._uses[instance.uuid] for instance in mine)
             telemetry[gpu.uuid] = sensors.read(gpu.board, state, activity, used)
         if self._energy is not None:
             energies = {uuid: state.energy_mj for uuid, (_, state) in self._states.items()}
@@ -95,12 +98,12 @@ class Sampler:
         The energy includes what even an idle GPU has drawn since the sample, because programs
         read it at short intervals.
         """
-        found = self._telemetry.get(gpu.uuid)
-        if found is None or self._states[gpu.uuid][0] != gpu:
+        telemetry = self._telemetry.get(gpu.uuid)
+        if telemetry is None or self._states[gpu.uuid][0] != gpu:
             return sensors.read(gpu.board, sensors.at_rest(gpu.board), Activity(), ())
         state = self._states[gpu.uuid][1]
         idle = sensors.advance(gpu.board, state, Activity(), (now_ns - self._sampled_ns) / 1e9)
-        return replace(found, energy_mj=round(idle.energy_mj))
+        return replace(telemetry, energy_mj=round(idle.energy_mj))
 
     def activity(self, uuid: InstanceUuid) -> Activity:
         """Return an instance's activity in the last sample period."""

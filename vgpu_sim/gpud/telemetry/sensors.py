@@ -55,10 +55,10 @@ def advance(board: Board, state: State, activity: Activity, seconds: float) -> S
     """Return the state of the sensors after ``seconds`` of this activity."""
     power_w = _power_w(board, activity)
     steady_c = _steady_c(board, power_w)
-    left = math.exp(-max(seconds, 0.0) / figures.HEATING_S)
+    decay = math.exp(-max(seconds, 0.0) / figures.HEATING_S)
     return State(
         state.energy_mj + power_w * max(seconds, 0.0) * 1000,
-        steady_c + (state.temperature_c - steady_c) * left,
+        steady_c + (state.temperature_c - steady_c) * decay,
     )
 
 
@@ -89,8 +89,8 @@ def read(board: Board, state: State, activity: Activity, uses: Iterable[Use]) ->
         shutdown_temperature_c=figures.SHUTDOWN_C,
         fans_percent=(),
         performance_state=0 if slow_memory_mhz is None else _IDLE_STATE,
-        pcie_tx_bytes_per_s=sum(one.out_bytes_per_s for one in used),
-        pcie_rx_bytes_per_s=sum(one.in_bytes_per_s for one in used),
+        pcie_tx_bytes_per_s=sum(use.out_bytes_per_s for use in used),
+        pcie_rx_bytes_per_s=sum(use.in_bytes_per_s for use in used),
     )
 
 

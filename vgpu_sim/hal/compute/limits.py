@@ -63,6 +63,6 @@ def check_cluster(cluster: tuple[int, int, int], grid: tuple[int, int, int]) -> 
         raise ValueError(f"grid {grid} is not a multiple of cluster {cluster}")
 
 
-def _check_axes(what: str, axes: tuple[int, int, int], limits: tuple[int, int, int]) -> None:
+def _check_axes(label: str, axes: tuple[int, int, int], limits: tuple[int, int, int]) -> None:
     if any(not 1 <= axis <= limit for axis, limit in zip(axes, limits, strict=True)):
-        raise ValueError(f"{what} {axes} must be at least 1 and at most {limits}")
+        raise ValueError(f"{label} {axes} must be at least 1 and at most {limits}")

@@ -149,9 +149,9 @@ class WorkerConfig:
         Raises:
             ValueError: a field is missing or unknown.
         """
-        known = {field.name for field in fields(cls)}
-        if set(document) - known:
-            raise ValueError(f"unknown worker fields: {sorted(set(document) - known)}")
+        field_names = {field.name for field in fields(cls)}
+        if set(document) - field_names:
+            raise ValueError(f"unknown worker fields: {sorted(set(document) - field_names)}")
         values = dict(document)
         try:
             values["capability"] = tuple(values["capability"])

@@ -363,8 +363,8 @@ class Inventory:
                 the field.
         """
         if isinstance(document, dict) and document.get("protocol") != PROTOCOL:
-            found = document.get("protocol")
+            version = document.get("protocol")
             raise DocumentError(
-                f"the inventory has protocol version {found!r}, but only {PROTOCOL} is supported"
+                f"the inventory has protocol version {version!r}, but only {PROTOCOL} is supported"
             )
         return read(cls, document, "inventory")

@@ -78,8 +78,8 @@ def _read_fields(kind: type[Value], document: object, where: str) -> Value:
         for name, part in parts.items():
             document, separated[name] = _split(part, document, where)
     if not isinstance(document, dict) or set(document) != set(hints):
-        found = sorted(document) if isinstance(document, dict) else type(document).__name__
-        raise DocumentError(f"{where} has the fields {found}, not {sorted(hints)}")
+        description = sorted(document) if isinstance(document, dict) else type(document).__name__
+        raise DocumentError(f"{where} has the fields {description}, not {sorted(hints)}")
     own = {name: read(hint, document[name], f"{where}.{name}") for name, hint in hints.items()}
     return kind(**own, **separated)
 
@@ -101,6 +101,6 @@ def _hints(kind: Any) -> tuple[Mapping[str, Any], Mapping[str, type[Separable]]]
     hints = get_type_hints(kind)
     own: dict[str, Any] = {}
     parts: dict[str, type[Separable]] = {}
-    for one in fields(kind):
-        (parts if one.metadata.get(_AMONG_OTHERS) else own)[one.name] = hints[one.name]
+    for field in fields(kind):
+        (parts if field.metadata.get(_AMONG_OTHERS) else own)[field.name] = hints[field.name]
     return types.MappingProxyType(own), types.MappingProxyType(parts)

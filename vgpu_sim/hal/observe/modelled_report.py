@@ -101,15 +101,15 @@ class ModelledOrder:
         rows = document.get("launches") if isinstance(document, dict) else None
         if not isinstance(rows, list | tuple) or len(rows) > LISTED_IN_PART:
             raise ValueError(f"'launches' must be a list of at most {LISTED_IN_PART} launches")
-        found = []
+        launches = []
         for row in rows:
             if not isinstance(row, list | tuple) or len(row) != 2:
                 raise ValueError("each launch must be a pair of row and time")
             place = _integer({"row": row[0]}, "row")
             if place >= MOST_ROWS:
                 raise ValueError(f"the row of a launch must be below {MOST_ROWS}")
-            found.append((place, _number(row[1], "start_us")))
-        return cls(tuple(found))
+            launches.append((place, _number(row[1], "start_us")))
+        return cls(tuple(launches))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +134,15 @@ class ModelledTransfers:
         rows = document.get("transfers") if isinstance(document, dict) else None
         if not isinstance(rows, list | tuple) or len(rows) > TRANSFERS_IN_PART:
             raise ValueError(f"'transfers' must be a list of at most {TRANSFERS_IN_PART} copies")
-        found = []
+        copies = []
         for row in rows:
             if not isinstance(row, list | tuple) or len(row) != 4:
                 raise ValueError("each copy must have a direction, a start, a duration and bytes")
             fields = {"way": row[0], "bytes": row[3]}
-            times = _number(row[1], "start_us"), _number(row[2], "us")
-            found.append((_text(fields, "way", 16), *times, _integer(fields, "bytes")))
-        return cls(tuple(found))
+            start_us, duration_us = _number(row[1], "start_us"), _number(row[2], "us")
+            direction = _text(fields, "way", 16)
+            copies.append((direction, start_us, duration_us, _integer(fields, "bytes")))
+        return cls(tuple(copies))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,7 @@ class RefusedRecord:
 
 def kind_of(part: "Part") -> str:
     """Return the name of a part's kind, which is its field in a message."""
-    return next(kind for kind, one in PARTS.items() if isinstance(part, one))
+    return next(kind for kind, part_type in PARTS.items() if isinstance(part, part_type))
 
 
 def parse_part(message: Mapping[str, object]) -> "Part":
@@ -260,11 +261,11 @@ PARTS: Final[Mapping[str, type[Part]]] = MappingProxyType(
 )
 
 
-def _number(value: object, what: str) -> float:
+def _number(value: object, label: str) -> float:
     if type(value) not in (int, float) or not isinstance(value, int | float):
-        raise ValueError(f"{what} is not a number")
+        raise ValueError(f"{label} is not a number")
     if not math.isfinite(value) or not 0 <= value <= _MOST:
-        raise ValueError(f"{what} is out of range: {value:g}")
+        raise ValueError(f"{label} is out of range: {value:g}")
     return float(value)
 
 
@@ -275,10 +276,10 @@ def _integer(document: dict[str, Any], name: str) -> int:
     return value
 
 
-def _text(document: dict[str, Any], name: str, most: int) -> str:
+def _text(document: dict[str, Any], name: str, max_characters: int) -> str:
     value = document.get(name)
-    if not isinstance(value, str) or len(value) > most:
-        raise ValueError(f"{name} must be a text of at most {most} characters")
+    if not isinstance(value, str) or len(value) > max_characters:
+        raise ValueError(f"{name} must be a text of at most {max_characters} characters")
     return _printable(value)
 
 

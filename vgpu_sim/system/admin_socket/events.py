@@ -37,8 +37,8 @@ class EventBus:
         self._delivers = True
         try:
             while self._waiting:
-                one, its = self._waiting.popleft()
+                event_name, its = self._waiting.popleft()
                 for subscriber in tuple(self._subscribers):
-                    subscriber({"event": one, **its})
+                    subscriber({"event": event_name, **its})
         finally:
             self._delivers = False

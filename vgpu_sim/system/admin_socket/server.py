@@ -37,14 +37,14 @@ class AdminServer:
         self,
         operations: dict[str, Operation],
         events: EventBus,
-        others: Collection[int] = (),
+        further_uids: Collection[int] = (),
         max_line_bytes: int = MAX_LINE_BYTES,
     ) -> None:
-        """Create a server. ``others`` are further uids that are allowed; the socket's directory
-        must keep all other users out.
+        """Create a server. ``further_uids`` are further uids that are allowed; the socket's
+        directory must keep all other users out.
         """
-        self._uids = {os.geteuid(), *others}
-        self._mode = 0o666 if others else 0o600
+        self._uids = {os.geteuid(), *further_uids}
+        self._mode = 0o666 if further_uids else 0o600
         self._max_line_bytes = max_line_bytes
         self._operations = operations
         self._events = events
@@ -123,8 +123,8 @@ class AdminServer:
                 return number, method, {"id": number, "result": {}}
             operation = self._operations.get(method)
             if operation is None:
-                known = ", ".join(sorted((*self._operations, "subscribe")))
-                raise InvalidRequest(f"unknown method {method!r}; known: {known}")
+                methods = ", ".join(sorted((*self._operations, "subscribe")))
+                raise InvalidRequest(f"unknown method {method!r}; known: {methods}")
             return number, method, {"id": number, "result": await operation(params)}
         except RequestError as err:
             return number, "", _failure(number, err)
@@ -142,11 +142,11 @@ def bind(path: Path, mode: int = 0o600) -> socket.socket:
     """Bind a socket for ``AdminServer.open``, replacing an existing one. Raises OSError."""
     _unlink(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o777 & ~mode)
+    earlier_mask = os.umask(0o777 & ~mode)
     try:
         listener.bind(str(path))
     finally:
-        os.umask(before)
+        os.umask(earlier_mask)
     return listener
 
 

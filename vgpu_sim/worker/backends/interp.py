@@ -132,11 +132,13 @@ def _kernel_fault(
     elif isinstance(err, AddressFault | MisalignedFault):
         illegal = isinstance(err, AddressFault)
         kind = FaultKind.ADDRESS if illegal else FaultKind.MISALIGNED
-        what = "illegal address" if illegal else "misaligned address"
+        fault_name = "illegal address" if illegal else "misaligned address"
         address = err.address
         size = _private_bytes(instruction, function, launch)
         cluster = launch.cluster or function.required_cluster or (1, 1, 1)
-        message = fault_text.describe_access(what, instruction, address, size, math.prod(cluster))
+        message = fault_text.describe_access(
+            fault_name, instruction, address, size, math.prod(cluster)
+        )
         is_global = size is None and instruction.space is not Space.PARAM
     else:
         kind = _TRAPS.get(instruction.cause, FaultKind.TRAP)

@@ -162,20 +162,22 @@ class JitBackend:
     def improve(self, program: ProgramHandle, function: str, block: Block) -> None:
         """See ``hal.compute.ports.NativeBackend.improve``."""
         record, variant = self._programs[program], (function, block)
-        known = record.improvable.pop(variant, None)
-        if known is None:
+        improvable_kernel = record.improvable.pop(variant, None)
+        if improvable_kernel is None:
             return
         assert self._emitter is not None  # otherwise no code is provisional
         request = _KERNEL + _BLOCK.pack(*block) + record.container_of(function)
         future = self._emitter.request_code(request, at_leisure=True)
-        future.add_done_callback(lambda answer: self._take(record, variant, known, answer))
+        future.add_done_callback(
+            lambda answer: self._take(record, variant, improvable_kernel, answer)
+        )
 
     def locate(self, fault: NativeFault) -> NativeSite | None:
         """See ``hal.compute.ports.NativeBackend.locate``."""
         for record in list(self._programs.values()):
-            found = record.find(fault.pc)
-            if found is not None:
-                name, words = found
+            place = record.find(fault.pc)
+            if place is not None:
+                name, words = place
                 native = jit_faults.describe(*record.decode(name), words, fault)
                 return replace(native, site=add_source(native.site, record.source()))
         return None
@@ -186,19 +188,19 @@ class JitBackend:
         name, block = variant
         kernel = record.container_of(name)
         key = key_of(kernel, block, None)
-        kept = self._load_cached(record, variant, key)
-        if kept is not None:
-            return kept[1]
+        cached_code = self._load_cached(record, variant, key)
+        if cached_code is not None:
+            return cached_code[1]
         with _errors_as_launch_faults(record, variant):
             if (
                 self._emitter is None
-                or (found := self._compile_first_tier(record, variant, key)) is None
+                or (first_tier_code := self._compile_first_tier(record, variant, key)) is None
             ):
                 best = self._compiler.compile_uncached(*record.decode(name), block, checked=True)
                 entry = record.keep(name, self._load(best))
                 self._compiler.store(key, best)
                 return replace(entry, refused=self._count_refused(key))
-            first, entry = found
+            first, entry = first_tier_code
         record.improvable[variant] = Improvable(key, first, replace_code)
         return replace(entry, provisional=True, refused=self._count_refused(key))
 
@@ -209,14 +211,14 @@ class JitBackend:
         end before better code exists.
         """
         name, block = variant
-        kept = self._load_cached(record, variant, _first_tier(key))
-        if kept is not None:
-            return kept
-        made = self._compiler.compile_first_tier(*record.decode(name), block)
-        if made is None:
+        cached_code = self._load_cached(record, variant, _first_tier(key))
+        if cached_code is not None:
+            return cached_code
+        code = self._compiler.compile_first_tier(*record.decode(name), block)
+        if code is None:
             return None
-        self._compiler.store(_first_tier(key), made)
-        return made, record.keep(name, self._load(made))
+        self._compiler.store(_first_tier(key), code)
+        return code, record.keep(name, self._load(code))
 
     def _load_cached(
         self, record: Program, variant: Variant, key: str
@@ -225,11 +227,11 @@ class JitBackend:
         caller compiles it.
         """
         name, block = variant
-        found = self._compiler.load_cached(key, block)
-        if found is None:
+        code = self._compiler.load_cached(key, block)
+        if code is None:
             return None
         try:
-            return found, record.keep(name, self._load(found))
+            return code, record.keep(name, self._load(code))
         except CodeGenerationError as err:  # damaged in a way that its digest does not reveal
             self._compiler.refuse(key, err)
             return None
@@ -238,7 +240,11 @@ class JitBackend:
         return len(self._compiler.refused_keys & {key, _first_tier(key)})
 
     def _take(
-        self, record: Program, variant: Variant, known: Improvable, answer: Future[bytes]
+        self,
+        record: Program,
+        variant: Variant,
+        improvable_kernel: Improvable,
+        answer: Future[bytes],
     ) -> None:
         """Switch a kernel to the better code in ``answer``; if that could not be compiled, keep the
         current code.
@@ -250,13 +256,13 @@ class JitBackend:
         except EmitError as err:
             _LOG.error("%s, block %s: no better code: %s", name, block, err)
             if not err.killed:  # another attempt would fail in the same way
-                self._compiler.store(known.key, known.first)
+                self._compiler.store(improvable_kernel.key, improvable_kernel.first)
             return
         except (ValueError, CodeGenerationError) as err:
             _LOG.error("%s, block %s: better code cannot be used: %s", name, block, err)
             return
-        known.replace_code(record.publish(variant, entry))
-        self._compiler.store(known.key, code)
+        improvable_kernel.replace_code(record.publish(variant, entry))
+        self._compiler.store(improvable_kernel.key, code)
 
     def _load(self, code: NativeCode) -> Loaded:
         with self._loading:

@@ -41,36 +41,36 @@ def describe(
     if fault.kind == FaultKind.STACK:
         line = function.lines[words[0]] if words else 0
         return NativeSite(FaultSite(function.name, line, fault.message), 0)
-    what = "misaligned address" if fault.kind == FaultKind.MISALIGNED else "illegal address"
+    fault_name = "misaligned address" if fault.kind == FaultKind.MISALIGNED else "illegal address"
     accesses = [word for word in words if EFFECTS[function.code[word].op].accesses]
     space = Space.SHARED if fault.shared else Space.LOCAL if fault.local else None
     if not accesses:
-        known = fault.address if _inside(fault) else 0
-        return NativeSite(FaultSite(function.name, 0, what), known)
+        fault_address = fault.address if _inside(fault) else 0
+        return NativeSite(FaultSite(function.name, 0, fault_name), fault_address)
     # The code of an instruction may be merged with that of its operands: the address distinguishes
     # them.
     like = [word for word in accesses if _may_be_in(function.code[word].space, space)]
     accesses = like or accesses
-    found = jit_threads.find(module, function, accesses, fault)
-    if found is not None:
+    thread = jit_threads.find(module, function, accesses, fault)
+    if thread is not None:
         message = fault_text.describe_access(
-            what,
-            function.code[found.word],
-            found.address,
+            fault_name,
+            function.code[thread.word],
+            thread.address,
             _private_bytes(fault),
             _cluster_blocks(fault),
         )
-        return _site(function, found.word, message, found, is_global=space is None)
+        return _site(function, thread.word, message, thread, is_global=space is None)
     word, line = accesses[0], function.lines[accesses[0]]
     address = fault.address if fault.shared else _requested_address(function, word, fault)
     message = fault_text.describe_access(
-        what, function.code[word], address, _private_bytes(fault), _cluster_blocks(fault)
+        fault_name, function.code[word], address, _private_bytes(fault), _cluster_blocks(fault)
     )
     if space is Space.LOCAL:
-        address, message = None, fault_text.describe_local_access(what, function.code[word])
-    others = sorted({function.lines[other] for other in accesses[1:]} - {line})
-    if others:
-        message += f" (or line {', '.join(map(str, others))})"
+        address, message = None, fault_text.describe_local_access(fault_name, function.code[word])
+    other_lines = sorted({function.lines[access_word] for access_word in accesses[1:]} - {line})
+    if other_lines:
+        message += f" (or line {', '.join(map(str, other_lines))})"
     is_global = space is None and address is not None
     return NativeSite(FaultSite(function.name, line, message, is_global=is_global), address or 0)
 
@@ -79,11 +79,13 @@ def _site(
     function: Function,
     word: int,
     message: str,
-    found: jit_threads.Found | None,
+    faulting_thread: jit_threads.Found | None,
     *,
     is_global: bool = False,
 ) -> NativeSite:
-    thread, address = (None, 0) if found is None else (found.thread, found.address)
+    thread, address = (
+        (None, 0) if faulting_thread is None else (faulting_thread.thread, faulting_thread.address)
+    )
     site = FaultSite(function.name, function.lines[word], message, thread, is_global=is_global)
     return NativeSite(site, address)
 

@@ -84,13 +84,13 @@ def find(
         if search.late:
             break
         try:
-            found = search.run(number)
+            thread_fault = search.run(number)
         except _Unknown:
             continue
-        if found is not None:
-            if search.holds(found):
-                return found
-            first = first or found
+        if thread_fault is not None:
+            if search.holds(thread_fault):
+                return thread_fault
+            first = first or thread_fault
     return first if search.address_is_lost else None
 
 
@@ -126,14 +126,14 @@ class _Search:
         offset = self._fault.address - self._fault.aperture_base
         return not self._fault.shared and not 0 <= offset < APERTURE_BYTES - CLAMP_BOUND_BYTES
 
-    def holds(self, found: Found) -> bool:
+    def holds(self, thread_fault: Found) -> bool:
         """Return whether a thread's access contains the byte at which native code faulted; False
         for a trap.
         """
         if self._fault.trap_word or self._fault.local:
             return True
-        instruction = self._code[found.word]
-        return 0 <= self._fault.address - found.address < _size_of(instruction)
+        instruction = self._code[thread_fault.word]
+        return 0 <= self._fault.address - thread_fault.address < _size_of(instruction)
 
     def run(self, number: int) -> Found | None:
         """Run thread ``number`` until it faults at one of the words; return None if it does not
@@ -281,10 +281,10 @@ class _Search:
             case _:
                 pass
         function = self._function(word, instruction)
-        known = [value for value in values if value is not None]
+        known_values = [value for value in values if value is not None]
         if function is None or instruction.saturate or len(unknown) != 1:
             return unknown
-        return [function(*known)] if len(known) == len(values) else unknown
+        return [function(*known_values)] if len(known_values) == len(values) else unknown
 
     def _function(self, word: int, instruction: Instruction) -> Callable[..., int] | None:
         if word not in self._functions:
@@ -297,14 +297,14 @@ class _Search:
         if function is None or a is None or b is None:
             return [None] * len(instruction.dsts)
         holds: Known = function(a, b)
-        both = [holds, int(not holds)][: len(instruction.dsts)]
+        truths = [holds, int(not holds)][: len(instruction.dsts)]
         if instruction.combine is BoolOp.NONE:
-            return both
+            return truths
         with_ = values[2]
         combine = _COMBINE.get(instruction.combine)
         if with_ is None or combine is None:
-            return [None] * len(both)
-        return [None if one is None else combine(one, with_) for one in both]
+            return [None] * len(truths)
+        return [None if truth is None else combine(truth, with_) for truth in truths]
 
     def _load(self, instruction: Instruction, values: list[Known]) -> list[Known] | None:
         size, count = instruction.type.bytes, len(instruction.dsts)
@@ -336,16 +336,16 @@ def _block_registers(launch: FaultedLaunch, window: int) -> dict[SpecialRegister
     """Return the special registers that are the same in all threads of the block."""
     x, y, _ = launch.grid
     index = launch.block_index
-    found: dict[SpecialRegister, Known] = {
+    registers: dict[SpecialRegister, Known] = {
         SpecialRegister.WARPSIZE: WARP_THREADS,
         SpecialRegister.SHARED_WINDOW: window + SHARED_OFFSET >> 32,
         SpecialRegister.DYNAMIC_SHARED: launch.dynamic_shared_bytes,
         SpecialRegister.NSMID: launch.multiprocessors,
     }
-    found |= dict(zip(_NTID, launch.block, strict=True))
-    found |= dict(zip(_CTAID, (index % x, index // x % y, index // (x * y)), strict=True))
-    found |= dict(zip(_NCTAID, launch.grid, strict=True))
-    return found
+    registers |= dict(zip(_NTID, launch.block, strict=True))
+    registers |= dict(zip(_CTAID, (index % x, index // x % y, index // (x * y)), strict=True))
+    registers |= dict(zip(_NCTAID, launch.grid, strict=True))
+    return registers
 
 
 def _passes(guard: Guard | None, predicates: list[Known]) -> bool | None:

@@ -157,10 +157,10 @@ def _give_way() -> None:
     """Lower this thread's scheduling priority. If that fails, the thread keeps its normal share of
     the CPU.
     """
-    wanted = _Scheduling(policy=os.SCHED_BATCH, nice=_LEISURE_NICE)
-    wanted.size = ctypes.sizeof(wanted)
+    attributes = _Scheduling(policy=os.SCHED_BATCH, nice=_LEISURE_NICE)
+    attributes.size = ctypes.sizeof(attributes)
     with suppress(OSError):
-        calls.syscall(calls.SYS_SCHED_SETATTR, 0, ctypes.byref(wanted), 0)
+        calls.syscall(calls.SYS_SCHED_SETATTR, 0, ctypes.byref(attributes), 0)
 
 
 def _describe_end(number: int, words: bytes) -> bytes:
@@ -168,5 +168,5 @@ def _describe_end(number: int, words: bytes) -> bytes:
     not help a user.
     """
     name = signal.Signals(number).name
-    said = re.sub(rb"0x[0-9a-f]+", b"0x..", words.strip().partition(b"\n")[0])
-    return f"code generation was ended by {name}".encode() + (b": " + said if said else b"")
+    message = re.sub(rb"0x[0-9a-f]+", b"0x..", words.strip().partition(b"\n")[0])
+    return f"code generation was ended by {name}".encode() + (b": " + message if message else b"")

@@ -124,9 +124,9 @@ class CompileHelper:
                 future.set_exception(EmitError(answer.decode(errors="replace"), killed=killed))
         with self._sending:
             self._ended = True
-            left = list(self._pending.values())
+            unanswered_requests = list(self._pending.values())
             self._pending.clear()
-        for future in left:
+        for future in unanswered_requests:
             future.set_exception(_helper_ended())
 
 

@@ -39,11 +39,11 @@ class Compilations:
     def take(self) -> list[tuple[Request, Compiled | Exception]]:
         """Return the requests whose compilation has ended, each with its result or an exception."""
         os.eventfd_read(self._event)
-        taken = []
+        ended_requests = []
         while self._done:
-            taken.append(self._done.popleft())
-        self._running -= len(taken)
-        return taken
+            ended_requests.append(self._done.popleft())
+        self._running -= len(ended_requests)
+        return ended_requests
 
     def _run(self, request: Request, compile_it: Callable[[], Compiled]) -> None:
         result: Compiled | Exception

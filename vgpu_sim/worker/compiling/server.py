@@ -69,8 +69,8 @@ class Server:
         # The filter forbids creating sockets later. Each message is a child's, or one byte that a
         # signal causes.
         self._wakeup, self._wakeup_writer = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        for one in (self._wakeup, self._wakeup_writer):
-            one.setblocking(False)
+        for end in (self._wakeup, self._wakeup_writer):
+            end.setblocking(False)
         self._waiting: dict[bool, deque[_Request]] = {False: deque(), True: deque()}
         self._children: dict[int, Child] = {}  # those with a request, by pid
         self._spare: tuple[int, Child] | None = None
@@ -82,14 +82,14 @@ class Server:
         """In the worker, after the fork: close the helper's descriptors, and return the worker's
         end of the connection.
         """
-        for one in self._own():
-            one.close()
+        for end in self._own():
+            end.close()
         return self._worker_end
 
     def serve(self, become_child: Callable[[], None]) -> NoReturn:
         """Run the helper process until the worker ends."""
         self._become_child = become_child
-        close_all(first=2, kept=[one.fileno() for one in self._own()])
+        close_all(first=2, kept_descriptors=[end.fileno() for end in self._own()])
         # This becomes standard error, since its number is the lowest free one.
         os.memfd_create("tessera-last-words", os.MFD_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -97,8 +97,8 @@ class Server:
         self._most = min(len(os.sched_getaffinity(0)), MOST_AT_ONCE)
         self._channel.sendall(HELLO.pack(os.getpid()))
         poller = select.poll()
-        for one in (self._channel, self._wakeup):
-            poller.register(one, select.POLLIN)
+        for end in (self._channel, self._wakeup):
+            poller.register(end, select.POLLIN)
         while True:
             ready = [d for d, _ in poller.poll(self._pause_ms())]
             if not ready:
@@ -225,10 +225,10 @@ class Server:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for one in (self._channel, self._wakeup):
-                one.close()
-            for other in self._children.values():
-                other.close()
+            for end in (self._channel, self._wakeup):
+                end.close()
+            for sibling in self._children.values():
+                sibling.close()
             if self._spare is not None:
                 self._spare[1].close()
             child.run(self._emit, self._become_child, warm_up, self._wakeup_writer)
@@ -238,9 +238,9 @@ class Server:
     def _receive_results(self) -> None:
         """Receive the children's notifications of completed code."""
         with suppress(BlockingIOError):
-            while said := self._wakeup.recv(SAID.size):
-                if len(said) == SAID.size:
-                    (pid,) = SAID.unpack(said)
+            while notification := self._wakeup.recv(SAID.size):
+                if len(notification) == SAID.size:
+                    (pid,) = SAID.unpack(notification)
                     self._end(pid, 0)
 
     def _reap(self) -> None:

@@ -7,7 +7,7 @@ from vgpu_sim.isa.families.move import CLUSTER_RANK_SHIFT, FIRST_RANK_FIELD
 
 
 def describe_access(
-    what: str,
+    fault_name: str,
     instruction: Instruction,
     address: int | None,
     private_bytes: int | None = None,
@@ -15,7 +15,7 @@ def describe_access(
 ) -> str:
     """Describe an invalid access, for example ``illegal address: ST.GLOBAL.B32 [r4], r3 at 0x0``.
 
-    ``what`` is the kind of fault. ``address`` is None if it is unknown, because it was so far
+    ``fault_name`` is the kind of fault. ``address`` is None if it is unknown, because it was so far
     out of range that native code could not preserve it. For an access to shared or local memory,
     ``private_bytes`` is the size of that memory, which begins at address 0; ``cluster_blocks`` is
     the number of blocks whose shared memory has addresses with a rank. The client describes an
@@ -23,21 +23,21 @@ def describe_access(
     """
     text = " ".join(disasm.render_instruction(instruction).split())
     if address is None:
-        return f"{what}: {text}, outside of the device's memory"
+        return f"{fault_name}: {text}, outside of the device's memory"
     place = ""
     if private_bytes is not None:
         place = _place(address, private_bytes, instruction.space)
         has_rank = cluster_blocks > 1 and address >> CLUSTER_RANK_SHIFT >= FIRST_RANK_FIELD
         if instruction.space is Space.SHARED and has_rank:
             place = _place_in_cluster(address, private_bytes, cluster_blocks)
-    return f"{what}: {text} at {address:#x}{place}"
+    return f"{fault_name}: {text} at {address:#x}{place}"
 
 
-def describe_local_access(what: str, instruction: Instruction) -> str:
+def describe_local_access(fault_name: str, instruction: Instruction) -> str:
     """Describe an invalid access to local memory whose address is unknown."""
     text = " ".join(disasm.render_instruction(instruction).split())
-    where = "" if what.startswith("mis") else ", outside of the thread's local memory"
-    return f"{what}: {text}{where}"
+    where = "" if fault_name.startswith("mis") else ", outside of the thread's local memory"
+    return f"{fault_name}: {text}{where}"
 
 
 _CAUSES: Final = {
@@ -64,9 +64,9 @@ def describe_trap(instruction: Instruction) -> str:
     return f"the kernel executed a trap: {' '.join(disasm.render_instruction(instruction).split())}"
 
 
-def describe_barrier_error(instruction: Instruction, what: str) -> str:
+def describe_barrier_error(instruction: Instruction, error_name: str) -> str:
     """Return the description of an error at a barrier."""
-    return f"{what}: {' '.join(disasm.render_instruction(instruction).split())}"
+    return f"{error_name}: {' '.join(disasm.render_instruction(instruction).split())}"
 
 
 def _place(address: int, size: int, space: Space) -> str:

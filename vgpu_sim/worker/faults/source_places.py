@@ -36,24 +36,24 @@ def add_source(site: FaultSite, ptx: str) -> FaultSite:
     return replace(site, text=text, source=_source(lines[: site.ptx_line - 1], ptx))
 
 
-def _without_text(found: re.Match[str]) -> str:
+def _without_text(match: re.Match[str]) -> str:
     """Replace a block comment by its newlines; leave any other match as it is."""
-    return "\n" * found[0].count("\n") if found[0].startswith("/*") else found[0]
+    return "\n" * match[0].count("\n") if match[0].startswith("/*") else match[0]
 
 
 def _source(above: list[str], ptx: str) -> str:
     for line in reversed(above):
-        if found := _LOC.match(line):
-            return _place(found, dict(_FILE.findall(ptx)))
+        if match := _LOC.match(line):
+            return _place(match, dict(_FILE.findall(ptx)))
         if _FUNCTION.match(line):
             break
     return ""
 
 
-def _place(found: re.Match[str], files: dict[str, str]) -> str:
-    file, line, column, more = found.groups()
+def _place(match: re.Match[str], files: dict[str, str]) -> str:
+    file, line, column, attributes = match.groups()
     place = _format_place(file, line, column, files)
-    inlined = _INLINED.search(more)
+    inlined = _INLINED.search(attributes)
     if place and inlined:
         file, line, column = inlined.groups()
         place += f", inlined at {_format_place(file, line, column, files)}"
@@ -69,4 +69,4 @@ def _format_place(file: str, line: str, column: str, files: dict[str, str]) -> s
 
 
 def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in text)
+    return "".join(character if character.isprintable() else "?" for character in text)

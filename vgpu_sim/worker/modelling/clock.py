@@ -99,11 +99,15 @@ class ModelledClock:
     def instrument(self, image: Image) -> Image:
         """Return a version of the module with counters. Its launches count what they execute."""
         module = image.module if image.module is not None else image.decode()
-        found, _ = instrument(module, weigh)
-        if found is module:
+        instrumented_module, _ = instrument(module, weigh)
+        if instrumented_module is module:
             return image
-        summary = replace(image.summary, segment_bytes=found.segment_bytes)
-        return Image(summary, container.encode(found), found if image.module else None)
+        summary = replace(image.summary, segment_bytes=instrumented_module.segment_bytes)
+        return Image(
+            summary,
+            container.encode(instrumented_module),
+            instrumented_module if image.module else None,
+        )
 
     def record_load(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
         """Register the kernels of a loaded module by name, with the module's container."""
@@ -139,35 +143,35 @@ class ModelledClock:
             case LaunchEnded():
                 return self._end(request)
             case Copy():
-                way = _WAYS[request.direction]
+                direction = _WAYS[request.direction]
                 rate = self._peers.get(request.gpus) if request.gpus is not None else None
                 us = copy_us(
-                    self._chip, way, request.bytes, pageable=request.pageable, peer_rate=rate
+                    self._chip, direction, request.bytes, pageable=request.pageable, peer_rate=rate
                 )
-                return self._copy(request, way, us, host_waits=request.by_client)
+                return self._copy(request, direction, us, host_waits=request.by_client)
             case Fill():
                 return self._copy(request, Way.SET, copy_us(self._chip, Way.SET, request.bytes))
             case Mark(at):
                 return self._timeline.mark(at.stream, at.value, at.waits)
 
     def _copy(
-        self, request: Copy | Fill, way: Way, us: float, *, host_waits: bool = False
+        self, request: Copy | Fill, direction: Way, us: float, *, host_waits: bool = False
     ) -> float:
         at = request.position
-        row = self._copies[way]
+        row = self._copies[direction]
         row[0] += 1
         row[1] += request.bytes
         row[2] += us
-        if way in _ENGINES:
-            engine = _ENGINES[way]
+        if direction in _ENGINES:
+            engine = _ENGINES[direction]
             span = self._timeline.copy(
                 at.stream, at.value, at.waits, us, engine, host_waits=host_waits
             )
         else:
             span = self._timeline.launch(at.stream, at.value, at.waits, us, 1.0)
         if len(self._transfers) < MOST_PARTS * TRANSFERS_IN_PART:
-            times = round(span.start, 3), round(span.end - span.start, 3)
-            self._transfers.append((way.value, *times, request.bytes))
+            start_us, duration_us = round(span.start, 3), round(span.end - span.start, 3)
+            self._transfers.append((direction.value, start_us, duration_us, request.bytes))
         return span.end
 
     def _begin(self, request: LaunchBegins) -> None:
@@ -178,11 +182,16 @@ class ModelledClock:
         """
         kernel = request.kernel
         alone = self._ended.wait_for(
-            lambda: all(one.handle != kernel for one in self._running.values()), _PATIENCE
+            lambda: all(
+                launch_in_progress.handle != kernel for launch_in_progress in self._running.values()
+            ),
+            _PATIENCE,
         )
         if not alone:
-            for one in self._running.values():
-                one.alone = one.alone and one.handle != kernel
+            for launch_in_progress in self._running.values():
+                launch_in_progress.alone = (
+                    launch_in_progress.alone and launch_in_progress.handle != kernel
+                )
         running = self._running[request.position.stream] = _Running(kernel, alone)
         running.begun = self._costs.begin(kernel, request.launch, alone=alone)
 
@@ -247,11 +256,11 @@ class ModelledClock:
                 part = tuple(listed[first : first + LISTED_IN_PART])
                 yield {"order": ModelledOrder(part).to_json()}
             for first in range(0, len(self._transfers), TRANSFERS_IN_PART):
-                some = tuple(self._transfers[first : first + TRANSFERS_IN_PART])
-                yield {"transfers": ModelledTransfers(some).to_json()}
+                transfers = tuple(self._transfers[first : first + TRANSFERS_IN_PART])
+                yield {"transfers": ModelledTransfers(transfers).to_json()}
             copies = tuple(
-                ModelledCopies(way.value, int(n), int(size), us)
-                for way, (n, size, us) in self._copies.items()
+                ModelledCopies(direction.value, int(n), int(size), us)
+                for direction, (n, size, us) in self._copies.items()
             )
             launched = self._forgotten + sum(row.launches for row in self._rows.values())
             timeline = self._timeline

@@ -48,7 +48,7 @@ def make_clock(config: WorkerConfig, runtime: NativeRuntime) -> ModelledClock:
         lambda: ApertureMemory(runtime.regions()),
         lambda why: runtime.fail(FaultKind.INTERNAL, CudaError.LAUNCH_FAILED, why),
         peer_rates(config.board, config.facts.topology),
-        lambda: [(one.address, one.address + one.size) for one in runtime.regions()],
+        lambda: [(region.address, region.address + region.size) for region in runtime.regions()],
     )
 
 

@@ -124,14 +124,16 @@ class Costs:
 
     def record_unload(self, kernels: Sequence[int]) -> None:
         """Forget the kernels of an unloaded module."""
-        gone = [self._kernels.pop(int(one), None) for one in kernels]
-        left = {one.container for one in self._kernels.values()}
-        lost = {one.container for one in gone if one is not None} - left
-        for one in lost:
-            self._modules.pop(one, None)
-        for variant in [one for one in self._known if one.container in lost]:
+        gone = [self._kernels.pop(int(handle), None) for handle in kernels]
+        used_containers = {kernel.container for kernel in self._kernels.values()}
+        lost = {kernel.container for kernel in gone if kernel is not None} - used_containers
+        for lost_container in lost:
+            self._modules.pop(lost_container, None)
+        for variant in [
+            stale_variant for stale_variant in self._known if stale_variant.container in lost
+        ]:
             del self._known[variant]
-        for key in [one for one in self._samples if one[0].container in lost]:
+        for key in [stale_key for stale_key in self._samples if stale_key[0].container in lost]:
             self._weight -= self._samples.pop(key).watch.weight
 
     def begin(self, handle: int, launch: Launch, *, alone: bool) -> Begun:
@@ -159,42 +161,42 @@ class Costs:
 
     def end(self, begun: Begun) -> Cost:
         """Return the predicted cost of a launch that has run."""
-        kernel, found = begun.kernel, begun.sample
-        if kernel is None or found is None:
+        kernel, sample = begun.kernel, begun.sample
+        if kernel is None or sample is None:
             return Cost(self._chip.launch_us, 1.0, None, begun.note)
         module = self._module(kernel)
         plan = module.plans.get(kernel.name)
         tally = None
         if begun.alone and plan is not None:
             tally = tallies.read(self._memory(), kernel.segment_base, plan)
-        key = (id(found), repr(tally).encode() if tally is None else _digest(tally))
-        known = self._costs.get(key)
-        if known is not None:
+        key = (id(sample), repr(tally).encode() if tally is None else _digest(tally))
+        stored_cost = self._costs.get(key)
+        if stored_cost is not None:
             self._costs.move_to_end(key)
-            return known[1]
-        cost = self._cost(begun, found, (plan, tally) if plan and tally else None)
-        self._costs[key] = found, cost  # keeps the sample alive, so that its identity stays unique
+            return stored_cost[1]
+        cost = self._cost(begun, sample, (plan, tally) if plan and tally else None)
+        self._costs[key] = sample, cost  # keeps the sample alive, so that its identity stays unique
         if len(self._costs) > _MOST_COSTS:
             self._costs.popitem(last=False)
         return cost
 
-    def _cost(self, begun: Begun, found: Sample, counts: tuple[Plan, Tally] | None) -> Cost:
+    def _cost(self, begun: Begun, sample: Sample, counts: tuple[Plan, Tally] | None) -> Cost:
         try:
-            beside = self._later(begun, found, counts)
-            predicted = estimate(self._chip, counts_of(self._chip, found, counts, beside))
+            beside = self._later(begun, sample, counts)
+            predicted = estimate(self._chip, counts_of(self._chip, sample, counts, beside))
         except (PerfError, ValueError) as err:
             return Cost(self._chip.launch_us, 1.0, None, f"not sampled: {err}")
-        queue = (_ON_QUEUE,) if found.dependence.on_queue else ()
+        queue = (_ON_QUEUE,) if sample.dependence.on_queue else ()
         notes = "; ".join((*predicted.notes, *queue))
         return Cost(predicted.us, predicted.share, predicted.counts, notes)
 
     def _module(self, kernel: Kernel) -> _Module:
-        found = self._modules.get(kernel.container)
-        if found is None:
+        decoded_module = self._modules.get(kernel.container)
+        if decoded_module is None:
             module = container.decode(kernel.container)
             _, plans = instrument(module, weigh)
-            found = self._modules[kernel.container] = _Module(module, plans)
-        return found
+            decoded_module = self._modules[kernel.container] = _Module(module, plans)
+        return decoded_module
 
     def _sample(self, kernel: Kernel, launch: Launch, key: bytes) -> Sample:
         """Return a sample of this launch, or an earlier sample of a launch that appears to be
@@ -203,22 +205,22 @@ class Costs:
         variant = _Variant(
             kernel.name, kernel.container, launch.grid, launch.block, launch.shared_bytes
         )
-        known = self._known.setdefault(variant, _Known())
+        variant_samples = self._known.setdefault(variant, _Known())
         if len(self._known) > _MOST_VARIANTS:
             del self._known[next(iter(self._known))]
         if kernel.dependence is None:
             function = self._module(kernel).module.function(kernel.name)
             kernel.dependence = dependence_of(function)
-        fresh = key not in known.keys
+        fresh = key not in variant_samples.keys
         stored = self._samples.get((variant, key))
         if stored is not None and not kernel.dependence.on_memory:
             self._samples.move_to_end((variant, key))
             return stored
-        if stored is not None or (fresh and len(known.keys) >= _MANY):
+        if stored is not None or (fresh and len(variant_samples.keys) >= _MANY):
             probe = self._run(kernel, launch, PROBE_WORDS + 1)
             if not probe.truncated:
                 return self._keep(variant, key, probe)
-            like = known.by_signature.get(probe.watch.signature)
+            like = variant_samples.by_signature.get(probe.watch.signature)
             stored = self._samples.get((variant, like)) if like is not None else None
             if stored is not None:
                 return stored
@@ -233,13 +235,13 @@ class Costs:
         return sample(module, function, launch, place, self._memory(), most_words, blocks)
 
     def _search(
-        self, kernel: Kernel, launch: Launch, found: Sample, counts: tuple[Plan, Tally] | None
+        self, kernel: Kernel, launch: Launch, sample: Sample, counts: tuple[Plan, Tally] | None
     ) -> list[int]:
         """Return blocks that may execute what no sampled block executed; empty if none was
         found.
         """
-        lacking = unsampled_words(found, counts)
-        if not lacking or found.truncated:
+        lacking = unsampled_words(sample, counts)
+        if not lacking or sample.truncated:
             return []
         module = self._module(kernel).module
         place = Place(kernel.segment_base, self._chip.sms, self._extents())
@@ -247,27 +249,30 @@ class Costs:
             module, module.function(kernel.name), launch, place, self._memory(), set(lacking)
         )
         active = max(1.0, max(lacking.values()))
-        return [] if block is None else blocks_around(block, active, found.launch.block_count)
+        return [] if block is None else blocks_around(block, active, sample.launch.block_count)
 
-    def _keep(self, variant: _Variant, key: bytes, found: Sample) -> Sample:
-        known = self._known[variant]
-        if len(known.keys) < _MANY:
-            known.keys.add(key)
-        if found.watch.signature:
-            known.by_signature[found.watch.signature] = key
+    def _keep(self, variant: _Variant, key: bytes, sample: Sample) -> Sample:
+        variant_samples = self._known[variant]
+        if len(variant_samples.keys) < _MANY:
+            variant_samples.keys.add(key)
+        if sample.watch.signature:
+            variant_samples.by_signature[sample.watch.signature] = key
         old = self._samples.pop((variant, key), None)
-        self._weight += found.watch.weight - (old.watch.weight if old is not None else 0)
-        self._samples[variant, key] = found
+        self._weight += sample.watch.weight - (old.watch.weight if old is not None else 0)
+        self._samples[variant, key] = sample
         while self._weight > _MOST_WEIGHT and len(self._samples) > 1:
             (of, old_key), gone = self._samples.popitem(last=False)
             self._weight -= gone.watch.weight
-            others = self._known.get(of)
-            if others is not None and others.by_signature.get(gone.watch.signature) == old_key:
-                del others.by_signature[gone.watch.signature]
-        return found
+            forgotten_samples = self._known.get(of)
+            if (
+                forgotten_samples is not None
+                and forgotten_samples.by_signature.get(gone.watch.signature) == old_key
+            ):
+                del forgotten_samples.by_signature[gone.watch.signature]
+        return sample
 
     def _later(
-        self, begun: Begun, found: Sample, counts: tuple[Plan, Tally] | None
+        self, begun: Begun, sample: Sample, counts: tuple[Plan, Tally] | None
     ) -> Sample | None:
         """Sample blocks of a finished launch that executed instructions which no sampled block
         executed.
@@ -277,9 +282,9 @@ class Costs:
         """
         if begun.kernel is None:
             return None
-        blocks = later_blocks(found, counts)
+        blocks = later_blocks(sample, counts)
         try:
-            blocks = blocks or self._search(begun.kernel, begun.launch, found, counts)
+            blocks = blocks or self._search(begun.kernel, begun.launch, sample, counts)
             if not blocks:
                 return None
             return self._run(begun.kernel, begun.launch, MOST_WORDS, blocks)

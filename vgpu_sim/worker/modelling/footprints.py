@@ -54,22 +54,24 @@ class Footprints:
         ]
         if not words:
             return 0.0
-        moved = [(one, self._translate(one)) for one in words]
-        regular = [(one, runs) for one, runs in moved if runs is not None]
+        moved = [(accesses, self._translate(accesses)) for accesses in words]
+        regular = [(accesses, runs) for accesses, runs in moved if runs is not None]
         total, joined = 0.0, (np.empty(0, np.int64), np.empty(0, np.int64))
         if regular:
             begins, ends = zip(*(runs for _, runs in regular), strict=True)
             joined = np.concatenate(begins), np.concatenate(ends)
-            grown = sum(one.growth * len(one.keys) for one, _ in regular)
-            total += union_bytes(*joined) * grown / sum(len(one.keys) for one, _ in regular)
-        for buffer in _buffers([one for one, runs in moved if runs is None]):
-            keys = np.unique(np.concatenate([one.keys for one in buffer]))
+            grown = sum(accesses.growth * len(accesses.keys) for accesses, _ in regular)
+            total += (
+                union_bytes(*joined) * grown / sum(len(accesses.keys) for accesses, _ in regular)
+            )
+        for buffer in _buffers([accesses for accesses, runs in moved if runs is None]):
+            keys = np.unique(np.concatenate([accesses.keys for accesses in buffer]))
             slots, sectors = slots_and_places(keys)
             fresh = 1.0 - (share_inside(sectors, *joined) if regular else 0.0)
-            growth = max(one.growth for one in buffer)
-            part = max((one.part for one in buffer), key=lambda part: part.blocks)
+            growth = max(accesses.growth for accesses in buffer)
+            part = max((accesses.part for accesses in buffer), key=lambda part: part.blocks)
             total += self._extrapolate(slots, sectors, part) * growth * fresh
-        everything = np.concatenate([slots_and_places(one.keys)[1] for one in words])
+        everything = np.concatenate([slots_and_places(accesses.keys)[1] for accesses in words])
         return min(total, self.most(everything))
 
     def _part(self, word: int, parts: Sequence[Numbers], grid: Block) -> Part:
@@ -96,7 +98,7 @@ class Footprints:
         part = access.part
         slots, sectors = slots_and_places(access.keys)
         own = [sectors[slots == slot] for slot in range(len(self.places))]
-        active = [slot for slot, some in enumerate(own) if len(some)]
+        active = [slot for slot, block_sectors in enumerate(own) if len(block_sectors)]
         steps = self._steps(access.word, own, part)
         if steps is None:
             return None
@@ -123,18 +125,20 @@ class Footprints:
         steps = [0, 0, 0]
         for axis in range(3):
             guesses: list[int | None] = []
-            for (one, here), (other, there) in combinations(enumerate(places), 2):
-                apart = [a - b for a, b in zip(there, here, strict=True)]
+            for (first_slot, first_place), (second_slot, second_place) in combinations(
+                enumerate(places), 2
+            ):
+                apart = [a - b for a, b in zip(second_place, first_place, strict=True)]
                 if not apart[axis] or any(apart[:axis] + apart[axis + 1 :]):
                     continue
-                if len(own[one]) and len(own[other]):
-                    moved = int(lowest[other] - lowest[one])
+                if len(own[first_slot]) and len(own[second_slot]):
+                    moved = int(lowest[second_slot] - lowest[first_slot])
                     guesses.append(None if moved % apart[axis] else moved // apart[axis])
-            known = [one for one in guesses if one is not None]
-            if not known and (guesses or (part.is_partial and part.shape[axis] > 1)):
+            shifts = [guess for guess in guesses if guess is not None]
+            if not shifts and (guesses or (part.is_partial and part.shape[axis] > 1)):
                 return None
-            if known:
-                steps[axis] = max(set(known), key=known.count)
+            if shifts:
+                steps[axis] = max(set(shifts), key=shifts.count)
         return steps[0], steps[1], steps[2]
 
     def _agreeing(
@@ -145,8 +149,10 @@ class Footprints:
 
     def _agrees(self, own: Sequence[Numbers], anchor: int, slot: int, steps: Steps) -> bool:
         moved = sum(
-            step * (one - other)
-            for step, one, other in zip(steps, self.places[slot], self.places[anchor], strict=True)
+            step * (coordinate - anchor_coordinate)
+            for step, coordinate, anchor_coordinate in zip(
+                steps, self.places[slot], self.places[anchor], strict=True
+            )
         )
         low, high = moved // SECTOR, -(-moved // SECTOR)
         best = max(
@@ -163,14 +169,14 @@ class Footprints:
         own = [sectors[slots == slot] for slot in active]
         places = [self.places[slot] for slot in active]
         overlaps: list[dict[int, float]] = [{}, {}, {}]
-        for some, place in zip(own[1:], places[1:], strict=True):
+        for block_sectors, place in zip(own[1:], places[1:], strict=True):
             axes = [axis for axis in range(3) if place[axis] != places[0][axis]]
             if len(axes) != 1:
                 continue
             distance = abs(place[axes[0]] - places[0][axes[0]])
             distance = max(1, distance // part.every) if axes == [0] else distance
-            both = len(np.intersect1d(own[0], some, assume_unique=True))
-            overlaps[axes[0]][distance] = both / len(own[0])
+            common_count = len(np.intersect1d(own[0], block_sectors, assume_unique=True))
+            overlaps[axes[0]][distance] = common_count / len(own[0])
         each = sum(map(len, own)) / len(own) * SECTOR
         touched = footprint.bytes_touched(each, part.shape, overlaps)
         if max(part.shape) == prod(part.shape):
@@ -250,14 +256,14 @@ def _buffers(accesses: Sequence[_Accesses]) -> list[list[_Accesses]]:
     group.
     """
     buffers: list[tuple[list[_Accesses], Numbers]] = []
-    for one in accesses:
-        group, keys = [one], one.keys
+    for word_accesses in accesses:
+        group, keys = [word_accesses], word_accesses.keys
         apart = []
-        for other, theirs in buffers:
+        for members, theirs in buffers:
             if len(np.intersect1d(keys, theirs, assume_unique=True)):
-                group, keys = [*other, *group], np.union1d(keys, theirs)
+                group, keys = [*members, *group], np.union1d(keys, theirs)
             else:
-                apart.append((other, theirs))
+                apart.append((members, theirs))
         buffers = [*apart, (group, keys)]
     return [group for group, _ in buffers]
 

@@ -74,10 +74,10 @@ def sample(
     if blocks is None:
         places = footprint.blocks_to_sample(grid, room)
     else:
-        places = [_place_of(one, grid) for one in [*blocks][:room]]
+        places = [_place_of(index, grid) for index in [*blocks][:room]]
     indices = [x + grid[0] * (y + grid[1] * z) for x, y, z in places]
     if checked.cluster_blocks > 1:  # the blocks of a cluster run together
-        indices = [*dict.fromkeys(b for one in indices for b in checked.cluster_with(one))]
+        indices = [*dict.fromkeys(b for index in indices for b in checked.cluster_with(index))]
     resident = ResidentBlocks(checked, indices, len(indices))
     resident.watch = watch = Watch(resident, most_words)
     truncated = False
@@ -120,7 +120,7 @@ def find_block(
     size = max(1, _MOST_LANES // (checked.warps_per_block * WARP))
     for first in range(0, len(order), size):
         batch = order[first : first + size]
-        indices = [*dict.fromkeys(b for one in batch for b in checked.cluster_with(one))]
+        indices = [*dict.fromkeys(b for index in batch for b in checked.cluster_with(index))]
         resident = ResidentBlocks(checked, indices, len(indices))
         resident.watch = search = _Search(resident, words)
         with suppress(SampleEnded, OverlayFull), np.errstate(all="ignore"):

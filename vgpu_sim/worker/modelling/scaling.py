@@ -33,10 +33,22 @@ _NEGLIGIBLE: Final = (
 _TENSORS: Final = ("fp16", "bf16", "tf32", "int8")
 _PRODUCTS: Final = tuple(f"product_{kind}" for kind in _TENSORS)
 _COUNTED: Final = (
-    *("load_requests", "load_sectors", "load_bytes", "store_requests", "store_sectors"),
-    *("store_bytes", "atomic_requests", "atomic_sectors", "atomic_steps", "l1_global_wavefronts"),
-    *("l1_shared_wavefronts", "shared_requests", "shared_ideal_wavefronts"),
-    *("bulk_bytes", "cluster_bytes", "tensor_memory_bytes"),
+    "load_requests",
+    "load_sectors",
+    "load_bytes",
+    "store_requests",
+    "store_sectors",
+    "store_bytes",
+    "atomic_requests",
+    "atomic_sectors",
+    "atomic_steps",
+    "l1_global_wavefronts",
+    "l1_shared_wavefronts",
+    "shared_requests",
+    "shared_ideal_wavefronts",
+    "bulk_bytes",
+    "cluster_bytes",
+    "tensor_memory_bytes",
 )
 
 
@@ -152,15 +164,17 @@ def _merge(function: Function, watch: Watch, beside: Watch | None) -> _Board:
     zeros = np.zeros(len(function.code))
     names = (*_COUNTED, "bypass_sectors", "barriers", *_PRODUCTS)
     amounts = {name: watch.amounts.get(name, zeros) for name in names}
-    found = _Board(watch.present, watch.issued, watch.lanes, watch.first, watch.chain, amounts)
+    merged_board = _Board(
+        watch.present, watch.issued, watch.lanes, watch.first, watch.chain, amounts
+    )
     if beside is None:
-        return found
+        return merged_board
     lacking, unwatched = watch.present == 0, watch.first == 0
     return _Board(
-        np.where(lacking, beside.present, found.present),
-        np.where(lacking, beside.issued, found.issued),
-        np.where(lacking, beside.lanes, found.lanes),
-        np.where(unwatched, beside.first, found.first),
+        np.where(lacking, beside.present, merged_board.present),
+        np.where(lacking, beside.issued, merged_board.issued),
+        np.where(lacking, beside.lanes, merged_board.lanes),
+        np.where(unwatched, beside.first, merged_board.first),
         {n: np.where(unwatched, beside.chain[n], watch.chain[n]) for n in CHAIN},
         {n: np.where(lacking, beside.amounts.get(n, zeros), amounts[n]) for n in names},
     )
@@ -187,9 +201,9 @@ def _scales(
         entries = threads if loop.entry < 0 else visits[loop.entry]
         visits[list(loop.words)] = np.minimum(visits[list(loop.words)], entries)
     factors = np.divide(visits, present, out=np.zeros(len(code)), where=present > 0)
-    seen = np.zeros(plan.counters + 1, dtype=np.bool_)
-    seen[[n for n, lanes in zip(plan.counter_of, present, strict=True) if lanes]] = True
-    unseen = any(count and not seen[n] for n, count in enumerate(tally.counters))
+    sampled_counters = np.zeros(plan.counters + 1, dtype=np.bool_)
+    sampled_counters[[n for n, lanes in zip(plan.counter_of, present, strict=True) if lanes]] = True
+    unseen = any(count and not sampled_counters[n] for n, count in enumerate(tally.counters))
     lacking = np.flatnonzero((present == 0) & (visits > 0)).tolist()
     weights = [_weight(code[word], visits[word] >= _NEARLY_ALL * threads) for word in lacking]
     much = float(visits[lacking] @ np.array(weights)) > _NEGLIGIBLE * float(visits.sum())
@@ -216,15 +230,15 @@ def _estimate_unsampled(sample: Sample, board: _Board, scales: _Scales) -> tuple
     visits = scales.visits[lacking].astype(np.int64)
     warps = -(-visits * launch.warps_per_block // launch.threads_per_block)
     present, issued, present_lanes = (
-        one.copy() for one in (board.present, board.issued, board.lanes)
+        counts.copy() for counts in (board.present, board.issued, board.lanes)
     )
     present[lacking], issued[lacking], present_lanes[lacking] = visits, warps, visits
     amounts = {name: part.copy() for name, part in board.amounts.items()}
     for word, lanes, issues in zip(lacking.tolist(), visits.tolist(), warps.tolist(), strict=True):
-        one = code[word]
-        if EFFECTS[one.op].accesses and one.space in (Space.GLOBAL, Space.GENERIC):
-            kind = "store" if EFFECTS[one.op].writes else "load"
-            moved = lanes * one.vector * one.type.bytes
+        instruction = code[word]
+        if EFFECTS[instruction.op].accesses and instruction.space in (Space.GLOBAL, Space.GENERIC):
+            kind = "store" if EFFECTS[instruction.op].writes else "load"
+            moved = lanes * instruction.vector * instruction.type.bytes
             amounts[f"{kind}_requests"][word] = issues
             amounts[f"{kind}_bytes"][word] = moved
             amounts[f"{kind}_sectors"][word] = -(-moved // SECTOR)
@@ -238,7 +252,7 @@ def _unsampled_sectors(
     sample: Sample, beside: Sample | None, board: _Board, scales: _Scales
 ) -> dict[str, float]:
     """Return how many sectors the launch accesses by instructions without sampled addresses."""
-    watches = [one.watch for one in (sample, beside) if one is not None]
+    watches = [source.watch for source in (sample, beside) if source is not None]
     unsampled = {}
     for kind, name in (("load", "loaded"), ("store", "stored")):
         sectors = board.amounts[f"{kind}_sectors"] * scales.factors
@@ -255,28 +269,28 @@ def _issues(
     """
     pipes = dict.fromkeys(Pipe, 0.0)
     tensors, groups = dict.fromkeys(_TENSORS, 0.0), dict.fromkeys(_TENSORS, 0.0)
-    kept = watch.kept
+    issue_shares = watch.kept
     issued = lanes = flop = 0.0
     for word in np.flatnonzero(board.issued).tolist():
         instruction, factor = function.code[word], float(per_block[word])
-        work, warps = work_of(instruction), float(board.issued[word]) * factor * kept[word]
+        work, warps = work_of(instruction), float(board.issued[word]) * factor * issue_shares[word]
         for pipe, issues in work.items():
             pipes[pipe] += issues * warps
         issued += sum(work.values()) * warps
-        lanes += sum(work.values()) * float(board.lanes[word]) * factor * kept[word]
-        done = flop_of(instruction) * float(board.lanes[word]) * factor
-        flop += done
+        lanes += sum(work.values()) * float(board.lanes[word]) * factor * issue_shares[word]
+        operations = flop_of(instruction) * float(board.lanes[word]) * factor
+        flop += operations
         if kind := tensor_type(instruction):
-            tensors[kind] += done
-            groups[kind] += done if word in watch.units else 0.0
+            tensors[kind] += operations
+            groups[kind] += operations if word in watch.units else 0.0
     for kind, name in zip(_TENSORS, _PRODUCTS, strict=True):  # in tensor memory
-        done = float(board.amounts[name] @ per_block)
-        flop += done
-        tensors[kind] += done
-    found = {"warp_instructions": issued, "thread_instructions": lanes, "flop": flop}
-    found |= {f"pipe_{pipe.value}": n for pipe, n in pipes.items() if pipe is not Pipe.TENSOR}
-    found |= {f"group_{kind}": n for kind, n in groups.items()}
-    return found | {f"tensor_{kind}": n for kind, n in tensors.items()}
+        operations = float(board.amounts[name] @ per_block)
+        flop += operations
+        tensors[kind] += operations
+    totals = {"warp_instructions": issued, "thread_instructions": lanes, "flop": flop}
+    totals |= {f"pipe_{pipe.value}": n for pipe, n in pipes.items() if pipe is not Pipe.TENSOR}
+    totals |= {f"group_{kind}": n for kind, n in groups.items()}
+    return totals | {f"tensor_{kind}": n for kind, n in tensors.items()}
 
 
 def _chain(sample: Sample, board: _Board, scales: _Scales) -> dict[str, float]:
@@ -291,11 +305,11 @@ def _chain(sample: Sample, board: _Board, scales: _Scales) -> dict[str, float]:
     visits = board.issued * scales.factors / warps  # of an average warp
     watched = board.first > 0
     times = np.divide(visits, board.first, out=np.zeros(len(visits)), where=watched)
-    found = {name: float(board.chain[name] @ times) for name in CHAIN}
+    latencies = {name: float(board.chain[name] @ times) for name in CHAIN}
     for word in np.flatnonzero((board.issued > 0) & ~watched).tolist():
         for name, part in zip(CHAIN, chain_growth(launch.function.code[word]), strict=True):
-            found[name] += part * float(visits[word]) * sample.watch.kept[word]
-    return found
+            latencies[name] += part * float(visits[word]) * sample.watch.kept[word]
+    return latencies
 
 
 def _extremes(
@@ -321,8 +335,8 @@ def _extremes(
 
 
 def _mean_factor(amounts: Amounts, per_block: Amounts, sampled: int) -> float:
-    seen = float(amounts.sum()) / sampled
-    return float(amounts @ per_block) / seen if seen else 1.0
+    sampled_mean = float(amounts.sum()) / sampled
+    return float(amounts @ per_block) / sampled_mean if sampled_mean else 1.0
 
 
 def _count_misses(
@@ -338,10 +352,12 @@ def _count_misses(
     accesses = len(order) + len(streamed)
     if not accesses:
         return loads
-    left = max(0, chip.l1_bytes - resident * sample.launch.shared_bytes)
+    cache_bytes = max(0, chip.l1_bytes - resident * sample.launch.shared_bytes)
     missed = cold = 0
     for slot in range(len(sample.places)):
-        part = _count_block_misses(_of(order, slot), _of(streamed, slot), left / resident / SECTOR)
+        part = _count_block_misses(
+            _of(order, slot), _of(streamed, slot), cache_bytes / resident / SECTOR
+        )
         missed, cold = missed + part[0], cold + part[1]
     cached = max(0.0, loads - bypassing)
     if not sample.truncated:

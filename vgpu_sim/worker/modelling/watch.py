@@ -115,15 +115,15 @@ class Watch:
             raise SampleEnded
         self._seen += 1
         assert self._blocks is not None
-        here = np.asarray(mask.reshape(-1, WARP_LANES).any(axis=1))
+        active_warps = np.asarray(mask.reshape(-1, WARP_LANES).any(axis=1))
         self.present[word] += np.count_nonzero(mask)
-        self.issued[word] += np.count_nonzero(here)
+        self.issued[word] += np.count_nonzero(active_warps)
         self.lanes[word] += np.count_nonzero(allowed)
-        together = int(here.reshape(self._slots, self._warps).sum(axis=1).max())
+        together = int(active_warps.reshape(self._slots, self._warps).sum(axis=1).max())
         self.widest[word] = max(self.widest[word], together)
-        self._follow(word, instruction, int(here.argmax()))
+        self._follow(word, instruction, int(active_warps.argmax()))
         if instruction.op in (Op.BAR_SYNC, Op.BAR_RED) and instruction.srcs[0] != _WARPGROUP:
-            self.amounts["barriers"][word] += int(np.count_nonzero(here))
+            self.amounts["barriers"][word] += int(np.count_nonzero(active_warps))
         if instruction.update is Update.TX:
             self.amounts["bulk_bytes"][word] += completed_bytes(self._blocks, instruction, allowed)
         if instruction.op is Op.TMMA:
@@ -174,14 +174,14 @@ class Watch:
             if access.atomic:
                 cycles *= _repetitions(self._code[word])
             amounts["cluster_bytes"][word] += self._count_peers(access) * access.width
-            kept = self.kept[word]  # words that are loaded together are in different banks
+            issue_share = self.kept[word]  # words that are loaded together are in different banks
             if self._is_copy(word):
                 cycles = fewest = len(access.addresses) * access.width / _LINE_BYTES
-                kept = 1.0
+                issue_share = 1.0
             elif word in self.units:
-                kept = self.units[word].share
-            amounts["l1_shared_wavefronts"][word] += cycles * kept
-            amounts["shared_ideal_wavefronts"][word] += fewest * kept
+                issue_share = self.units[word].share
+            amounts["l1_shared_wavefronts"][word] += cycles * issue_share
+            amounts["shared_ideal_wavefronts"][word] += fewest * issue_share
             amounts["shared_requests"][word] += len(np.unique(warps))
         elif access.space is Space.LOCAL:
             places, which = interleave(access.addresses, access.lanes, access.width)
@@ -245,10 +245,10 @@ class Watch:
         return part is not None and part.unit is units.Unit.COPY
 
     def _mark_lowest(self, word: int, warps: Numbers, addresses: Numbers) -> None:
-        known = self.lowest.get(word)
-        if known is None:
-            known = self.lowest[word] = np.full(self._slots, _FAR, dtype=np.int64)
-        np.minimum.at(known, warps // self._warps, addresses)
+        lowest_by_slot = self.lowest.get(word)
+        if lowest_by_slot is None:
+            lowest_by_slot = self.lowest[word] = np.full(self._slots, _FAR, dtype=np.int64)
+        np.minimum.at(lowest_by_slot, warps // self._warps, addresses)
 
     def _keep(self, sectors: int) -> None:
         self._kept += sectors

@@ -15,9 +15,9 @@ def weigh(function: Function, groups: Sequence[Sequence[int]]) -> list[tuple[flo
     as (cycles, issues). A group holds indices into the code. Loops that poll memory cost nothing:
     how often a thread polls depends on this machine.
     """
-    kept = unrolling.issue_shares(function.code, units.parts_of(function))
-    polled = {word for one in polling_loops(function) for word in one.words}
+    issue_shares = unrolling.issue_shares(function.code, units.parts_of(function))
+    polled = {word for loop in polling_loops(function) for word in loop.words}
     return [
-        execution_cost(function.code, [word for word in words if word not in polled], kept)
+        execution_cost(function.code, [word for word in words if word not in polled], issue_shares)
         for words in groups
     ]

@@ -41,7 +41,7 @@ def _fingerprint_of_sources() -> bytes:
     ]
     worker = vgpu_sim.worker
     summaries = (worker.modules.module_summary, worker.pipes, worker.descriptors)
-    for source in [*sources, *(Path(str(one.__file__)) for one in summaries)]:
+    for source in [*sources, *(Path(str(module.__file__)) for module in summaries)]:
         digest.update(source.read_bytes())
     return digest.digest()
 

@@ -156,8 +156,8 @@ def split(data: memoryview) -> Iterator[memoryview]:
         FatBinaryError: something else is in the section, or a size exceeds it.
     """
     at = 0
-    while found := _NOT_ZERO.search(data, at):
-        at = found.start()
+    while match := _NOT_ZERO.search(data, at):
+        at = match.start()
         if bytes(data[at : at + len(MAGIC)]) != MAGIC or len(data) - at < _HEADER.size:
             raise FatBinaryError("a section with fat binaries contains something else")
         _, _, header_bytes, body_bytes = _HEADER.unpack_from(data, at)
@@ -184,10 +184,16 @@ def choose_ptx(
     entries = parse(data)
     architecture = capability[0] * 10 + capability[1]
     candidates = sorted(
-        (one for one in entries if one.kind == EntryKind.PTX and one.architecture <= architecture),
-        key=lambda one: -one.architecture,
+        (
+            candidate
+            for candidate in entries
+            if candidate.kind == EntryKind.PTX and candidate.architecture <= architecture
+        ),
+        key=lambda candidate: -candidate.architecture,
     )
-    for _, group in itertools.groupby(candidates[:_MOST_TRIED], key=lambda one: one.architecture):
+    for _, group in itertools.groupby(
+        candidates[:_MOST_TRIED], key=lambda candidate: candidate.architecture
+    ):
         entry = _choose_entry(list(group), capability, limit_bytes)
         if entry is not None:
             return _end_at_nul(entry.decompress(limit_bytes))
@@ -235,8 +241,12 @@ def _choose_later_ptx(
     written for instructions that other devices lack.
     """
     candidates = sorted(
-        (one for one in entries if one.kind == EntryKind.PTX and one.architecture > architecture),
-        key=lambda one: one.architecture,
+        (
+            candidate
+            for candidate in entries
+            if candidate.kind == EntryKind.PTX and candidate.architecture > architecture
+        ),
+        key=lambda candidate: candidate.architecture,
     )
     for entry in candidates[:_MOST_TRIED]:
         text = _end_at_nul(entry.decompress(limit_bytes))
@@ -250,8 +260,8 @@ def _target(text: bytes) -> tuple[int, int, bytes]:
     """Return the capability and the suffix of a text's first target; zeros if it has none, so that
     the compiler reports what is wrong.
     """
-    found = _TARGET.search(text, 0, _TARGET_IN_FIRST_BYTES)
-    return (int(found[1]), int(found[2]), found[3]) if found else (0, 0, b"")
+    match = _TARGET.search(text, 0, _TARGET_IN_FIRST_BYTES)
+    return (int(match[1]), int(match[2]), match[3]) if match else (0, 0, b"")
 
 
 def _fits(text: bytes, capability: tuple[int, int]) -> bool:
@@ -263,8 +273,8 @@ def _fits(text: bytes, capability: tuple[int, int]) -> bool:
 
 
 def _describe(entries: tuple[Entry, ...], capability: tuple[int, int]) -> str:
-    found = sorted({(one.kind, one.architecture) for one in entries})
-    contents = list_first([_name(*one) for one in found], _MOST_NAMED) or "nothing"
+    kinds = sorted({(entry.kind, entry.architecture) for entry in entries})
+    contents = list_first([_name(*kind) for kind in kinds], _MOST_NAMED) or "nothing"
     device = f"{capability[0]}.{capability[1]}"
     return (
         f"the fat binary has no PTX for compute capability {device}, but {contents}: "

@@ -177,8 +177,8 @@ class Images:
                 f"the image is a cubin (machine code of other hardware): {NO_PTX_REMEDY}\n",
             )
         data = unpack(data, self._capability)
-        found = self.read_quickly(data)
-        return found if found is not None else self.compile(data)
+        image = self.read_quickly(data)
+        return image if image is not None else self.compile(data)
 
     def _from_container(self, data: bytes) -> Image:
         try:
@@ -186,27 +186,28 @@ class Images:
         except IsaError as err:
             raise ImageError(CudaError.INVALID_IMAGE, f"damaged container: {err}\n") from err
         if module.required_capability > self._capability:
-            wanted, own = (
+            needed_capability, own = (
                 _format_capability(module.required_capability),
                 _format_capability(self._capability),
             )
             raise ImageError(
                 CudaError.NO_BINARY_FOR_GPU,
-                f"the container needs compute capability {wanted}, this device has {own}\n",
+                f"the container needs compute capability {needed_capability},"
+                f" this device has {own}\n",
             )
         return self._image(module, data)
 
     def _image(self, module: Module, container_bytes: bytes) -> Image:
         refused = (*_refused_by_compiler(module), *self._refused_by_backend(module))
         words = sum(len(function.code) for function in module.functions)
-        kept = module if words <= _MOST_WORDS_KEPT else None
-        return Image(summarise(module, refused), container_bytes, kept)
+        kept_module = module if words <= _MOST_WORDS_KEPT else None
+        return Image(summarise(module, refused), container_bytes, kept_module)
 
     def _refused_by_backend(self, module: Module) -> Iterator[RefusedSummary]:
-        found: dict[str, list[Diagnostic]] = defaultdict(list)
+        reasons_by_name: dict[str, list[Diagnostic]] = defaultdict(list)
         for site in self._refusals(module):
-            found[site.function].append(Diagnostic(site.ptx_line, 0, site.message))
-        for name, reasons in found.items():
+            reasons_by_name[site.function].append(Diagnostic(site.ptx_line, 0, site.message))
+        for name, reasons in reasons_by_name.items():
             yield RefusedSummary(name, True, render(reasons, max_bytes=_MAX_REFUSED_LOG_BYTES))
 
 
@@ -245,9 +246,9 @@ def unpack(
 
 
 def _refused_by_compiler(module: Module) -> Iterator[RefusedSummary]:
-    for one in module.refused:
-        log = render(one.reasons, max_bytes=_MAX_REFUSED_LOG_BYTES)
-        yield RefusedSummary(one.name, one.is_kernel, log)
+    for refusal in module.refused:
+        log = render(refusal.reasons, max_bytes=_MAX_REFUSED_LOG_BYTES)
+        yield RefusedSummary(refusal.name, refusal.is_kernel, log)
 
 
 def _is_text(data: bytes) -> bool:

@@ -35,8 +35,8 @@ def link(
     try:
         inputs = list(_inputs(data, capability))
         if check_only:
-            for one in inputs:
-                linking.check(one, capability)
+            for linked_input in inputs:
+                linking.check(linked_input, capability)
             return b""
         module = linking.link(inputs, capability)
         return container.encode(

@@ -71,16 +71,16 @@ class ModuleSummary:
         """Return a text for display that lists the unsupported kernels and variables of the module,
         with the reasons. The text is empty if all are supported.
         """
-        found, left = [], max_bytes
-        for one in self.refused:
-            what = "kernel" if one.is_kernel else "variable"
-            text = f"{what} {one.name!r} cannot be used yet:\n{one.log}"
-            left -= len(text.encode())
-            if left < 0:
-                found.append("...\n")
+        texts, free_bytes = [], max_bytes
+        for refusal in self.refused:
+            kind = "kernel" if refusal.is_kernel else "variable"
+            text = f"{kind} {refusal.name!r} cannot be used yet:\n{refusal.log}"
+            free_bytes -= len(text.encode())
+            if free_bytes < 0:
+                texts.append("...\n")
                 break
-            found.append(text)
-        return "".join(found)
+            texts.append(text)
+        return "".join(texts)
 
     def to_json(self) -> bytes:
         """Serialize the summary."""
@@ -102,7 +102,7 @@ class ModuleSummary:
                 target=(document["target"][0], document["target"][1]),
                 const_bytes=document["const_bytes"],
                 segment_align=document["segment_align"],
-                refused=tuple(RefusedSummary(**one) for one in document["refused"]),
+                refused=tuple(RefusedSummary(**fields) for fields in document["refused"]),
             )
         except (KeyError, TypeError, IndexError) as err:
             raise ValueError(f"not a module's summary: {err}") from err
@@ -112,7 +112,7 @@ def summarise(module: Module, refused: tuple[RefusedSummary, ...] = ()) -> Modul
     """Return the summary of a decoded module; ``refused`` are its unsupported kernels and
     variables.
     """
-    lost = {one.name for one in refused}
+    lost = {refusal.name for refusal in refused}
     offsets = {variable.name: variable.offset for variable in module.variables}
     return ModuleSummary(
         functions=tuple(

@@ -79,12 +79,12 @@ def of_module(
     ]
     refused = [
         messages.RefusedRecord(
-            name_offset=strings.add(one.name),
-            log_offset=strings.add(one.log),
-            is_kernel=one.is_kernel,
-            title_offset=strings.add(title_of(one.name)) if one.is_kernel else 0,
+            name_offset=strings.add(refusal.name),
+            log_offset=strings.add(refusal.log),
+            is_kernel=refusal.is_kernel,
+            title_offset=strings.add(title_of(refusal.name)) if refusal.is_kernel else 0,
         )
-        for one in module.refused
+        for refusal in module.refused
     ]
     # Clients print the titles of loaded kernels only. A lazy module can have thousands of others.
     titles = [

@@ -32,14 +32,16 @@ def text_of(function: Function, parameters: bytes, place_of: Callable[[int], int
     """Return the launch parameters as text: integers, an asterisk for an address, and dots for
     other values.
     """
-    shown = []
-    for one in function.parameters:
-        value = int.from_bytes(parameters[one.offset : one.offset + one.size], "little")
-        if one.size > _WORD:
-            shown.append("...")
-        elif one.size == _WORD and place_of(value) is not None:
-            shown.append("*")
+    texts = []
+    for parameter in function.parameters:
+        value = int.from_bytes(
+            parameters[parameter.offset : parameter.offset + parameter.size], "little"
+        )
+        if parameter.size > _WORD:
+            texts.append("...")
+        elif parameter.size == _WORD and place_of(value) is not None:
+            texts.append("*")
         else:
-            shown.append(str(value))
-    text = ", ".join(shown)
+            texts.append(str(value))
+    text = ", ".join(texts)
     return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 3] + "..."

@@ -83,24 +83,24 @@ def instrument(module: Module, weigh: Weigh) -> tuple[Module, Mapping[str, Plan]
     plans, offset = {}, -(-module.segment_bytes // _BYTES) * _BYTES
     begin, functions = offset, []
     names = {variable.name for variable in module.variables}
-    taken = names.union(one.name for one in module.functions)
-    taken = taken.union(one.name for one in module.refused)
+    used_names = names.union(function.name for function in module.functions)
+    used_names = used_names.union(refusal.name for refusal in module.refused)
     for function in module.functions:
         plan = _plan(function, weigh)
         if plan is not None and plan.counters:
             plan = replace(plan, offset=offset)
             try:
-                found = _rewritten(function, plan, begin)
-                check_function(found, names | {_NAME})
+                instrumented_function = _rewritten(function, plan, begin)
+                check_function(instrumented_function, names | {_NAME})
             except InvalidFunction:  # more registers or instructions than a function may have
                 functions.append(function)
                 continue
-            function = found
+            function = instrumented_function
             offset += plan.bytes
         if plan is not None:
             plans[function.name] = plan
         functions.append(function)
-    if offset == begin or _NAME in taken:
+    if offset == begin or _NAME in used_names:
         return module, {name: plan for name, plan in plans.items() if not plan.counters}
     variable = Variable(_NAME, Space.GLOBAL, _BYTES, offset - begin, begin)
     return replace(
@@ -143,10 +143,10 @@ def _loops(graph: cfg.Cfg, block: int) -> bool:
 
 def _leaders(graph: cfg.Cfg) -> dict[int, int]:
     """Map each block to the first one that every thread executes equally often."""
-    found: dict[int, int] = {}
+    leaders: dict[int, int] = {}
     entry = graph.reverse_post_order[0]
     for block in graph.reverse_post_order:
-        above, found[block] = block, block
+        above, leaders[block] = block, block
         for _ in range(0 if graph.irreducible_edges else _MOST_STEPS):
             if above == entry:
                 break
@@ -154,9 +154,9 @@ def _leaders(graph: cfg.Cfg) -> dict[int, int]:
             if graph.innermost_loop[above] == graph.innermost_loop[block] and graph.post_dominates(
                 block, above
             ):
-                found[block] = found[above]
+                leaders[block] = leaders[above]
                 break
-    return found
+    return leaders
 
 
 class _Writer:
@@ -254,7 +254,7 @@ def _word(
 def _rewritten(function: Function, plan: Plan, begin: int) -> Function:
     writer = _Writer(function, plan, begin)
     graph = cfg.build(function)
-    starts = {one.start: graph.block_of_word[one.start] for one in graph.blocks}
+    starts = {block.start: graph.block_of_word[block.start] for block in graph.blocks}
     leaders = _leaders(graph)
     code: list[Instruction] = [*writer.before()]
     lines = [0] * len(code)
@@ -266,23 +266,26 @@ def _rewritten(function: Function, plan: Plan, begin: int) -> Function:
         if block is not None and leaders.get(block) == block and counter != ONCE:
             code.append(writer.passing(counter))
         if instruction.op is Op.RET:
-            code += (_add_guard(one, instruction.guard) for one in writer.ending())
+            code += (
+                _add_guard(ending_instruction, instruction.guard)
+                for ending_instruction in writer.ending()
+            )
         code.append(instruction)
         lines += [function.lines[word]] * (len(code) - len(lines))
     code = [
-        replace(one, target=places[one.target])
-        if EFFECTS[one.op].jumps and one.target is not None
-        else one
-        for one in code
+        replace(written_instruction, target=places[written_instruction.target])
+        if EFFECTS[written_instruction.op].jumps and written_instruction.target is not None
+        else written_instruction
+        for written_instruction in code
     ]
     slots = function.physical.slots
-    more = (-1,) * (len(writer.bits) - len(function.register_bits))
+    added_slots = (-1,) * (len(writer.bits) - len(function.register_bits))
     return replace(
         function,
         code=tuple(code),
         lines=tuple(lines),
         register_bits=tuple(writer.bits),
-        physical=replace(function.physical, slots=(*slots, *more) if slots else ()),
+        physical=replace(function.physical, slots=(*slots, *added_slots) if slots else ()),
     )
 
 

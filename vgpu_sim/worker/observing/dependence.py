@@ -66,15 +66,19 @@ def dependence_of(function: Function) -> Dependence:
         code,
         (
             place
-            for one in code
-            if EFFECTS[one.op].reads and one.space is not Space.PARAM
-            for place in _written_places(one)
+            for instruction in code
+            if EFFECTS[instruction.op].reads and instruction.space is not Space.PARAM
+            for place in _written_places(instruction)
         ),
     )
     on_memory = any(
-        (one.guard is not None and one.guard.predicate in loaded)
-        or (EFFECTS[one.op].accesses and bool(one.srcs) and one.srcs[0] in loaded)
-        for one in code
+        (instruction.guard is not None and instruction.guard.predicate in loaded)
+        or (
+            EFFECTS[instruction.op].accesses
+            and bool(instruction.srcs)
+            and instruction.srcs[0] in loaded
+        )
+        for instruction in code
     )
     try:
         graph = cfg.build(function)
@@ -124,15 +128,15 @@ def mbarrier_waits(function: Function) -> frozenset[int]:
     """
     code, lines = function.code, function.lines
     loads = set()
-    for word, one in enumerate(code[:-4]):
-        if not (one.op is Op.LD and one.volatile and one.type is DataType.B64):
+    for word, load in enumerate(code[:-4]):
+        if not (load.op is Op.LD and load.volatile and load.type is DataType.B64):
             continue
         fence, change, extract = code[word + 1], code[word + 2], code[word + 3]
         if (
             (fence.op, change.op, extract.op) == (Op.FENCE, Op.XOR, Op.AND)
             and lines[word : word + 4].count(lines[word]) == 4
             and extract.srcs[1] == Literal(1)
-            and change.srcs[0] in one.dsts
+            and change.srcs[0] in load.dsts
         ):
             loads.add(word)
     return frozenset(loads)
@@ -151,9 +155,9 @@ def _decides(function: Function, graph: cfg.Cfg, header: int, places: set[Place]
     own = (block for block in graph.loops[header] if graph.innermost_loop[block] == header)
     branches = (function.code[word] for word in _words(graph, own))
     return any(
-        one.guard is not None and one.guard.predicate in places
-        for one in branches
-        if EFFECTS[one.op].leaves
+        branch.guard is not None and branch.guard.predicate in places
+        for branch in branches
+        if EFFECTS[branch.op].leaves
     )
 
 
@@ -210,7 +214,7 @@ def _looks(instruction: Instruction) -> bool:
 def _written_places(instruction: Instruction) -> Iterable[Place]:
     if instruction.op is Op.RED:
         return ()
-    return (one for one in instruction.dsts if one is not None)
+    return (place for place in instruction.dsts if place is not None)
 
 
 def _propagate(
@@ -219,19 +223,29 @@ def _propagate(
     """Return the registers and predicates whose values may depend on ``sources``; with
     ``through_shared`` also by a store to shared memory and a load from there.
     """
-    found = set(sources)
-    grew = bool(found)
+    dependent_places = set(sources)
+    grew = bool(dependent_places)
     stored = False
     while grew:
         grew = False
-        for one in code:
-            guard = one.guard.predicate if one.guard is not None else None
-            in_shared = through_shared and one.space in (Space.SHARED, Space.GENERIC)
-            loads = in_shared and stored and EFFECTS[one.op].reads
-            if guard in found or loads or any(source in found for source in one.srcs):
-                if in_shared and one.op is Op.ST and any(src in found for src in one.srcs[1:]):
+        for instruction in code:
+            guard = instruction.guard.predicate if instruction.guard is not None else None
+            in_shared = through_shared and instruction.space in (Space.SHARED, Space.GENERIC)
+            loads = in_shared and stored and EFFECTS[instruction.op].reads
+            if (
+                guard in dependent_places
+                or loads
+                or any(source in dependent_places for source in instruction.srcs)
+            ):
+                if (
+                    in_shared
+                    and instruction.op is Op.ST
+                    and any(src in dependent_places for src in instruction.srcs[1:])
+                ):
                     grew, stored = grew or not stored, True
-                more = {place for place in one.dsts if place is not None} - found
-                found |= more
-                grew = grew or bool(more)
-    return found
+                added_places = {
+                    place for place in instruction.dsts if place is not None
+                } - dependent_places
+                dependent_places |= added_places
+                grew = grew or bool(added_places)
+    return dependent_places

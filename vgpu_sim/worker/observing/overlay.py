@@ -32,9 +32,9 @@ class Overlay:
             for number in np.unique(numbers).tolist():
                 page = self._pages.get(number)
                 if page is not None:
-                    here = numbers == np.uint64(number)
-                    values[here] = page.view(f"<u{width_bytes}")[
-                        _places(addresses[here], width_bytes)
+                    on_page = numbers == np.uint64(number)
+                    values[on_page] = page.view(f"<u{width_bytes}")[
+                        _places(addresses[on_page], width_bytes)
                     ]
         return values
 
@@ -45,9 +45,9 @@ class Overlay:
         self._memory.load(addresses, width_bytes)  # unmapped memory may not be written
         numbers = addresses >> np.uint64(_PAGE_BITS)
         for number in np.unique(numbers).tolist():
-            here = numbers == np.uint64(number)
+            on_page = numbers == np.uint64(number)
             page = self._page(number).view(f"<u{width_bytes}")
-            page[_places(addresses[here], width_bytes)] = values[here].astype(page.dtype)
+            page[_places(addresses[on_page], width_bytes)] = values[on_page].astype(page.dtype)
 
     def extents(self) -> Sequence[tuple[int, int]]:
         """Return the extents of the underlying memory, because stores to the overlay do not map new

@@ -57,12 +57,18 @@ def accesses_of(
     warps, lanes = np.divmod(np.flatnonzero(allowed), WARP_LANES)
     atomic = instruction.op.family is Family.ATOMIC
     if space is Space.GENERIC:
-        for one, window in _windows(blocks):
-            there = addresses >> 32 == window
-            if there.any():
-                offsets = addresses[there] & 0xFFFF_FFFF
-                yield Access(one, warps[there], offsets, width, atomic, lanes[there])
-                warps, addresses, lanes = warps[~there], addresses[~there], lanes[~there]
+        for window_space, window in _windows(blocks):
+            in_window = addresses >> 32 == window
+            if in_window.any():
+                offsets = addresses[in_window] & 0xFFFF_FFFF
+                yield Access(
+                    window_space, warps[in_window], offsets, width, atomic, lanes[in_window]
+                )
+                warps, addresses, lanes = (
+                    warps[~in_window],
+                    addresses[~in_window],
+                    lanes[~in_window],
+                )
         if not len(warps):
             return
     yield Access(space, warps, addresses, width, atomic, lanes)

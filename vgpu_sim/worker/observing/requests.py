@@ -39,7 +39,7 @@ class Requests:
             return 0
 
     def _record(self, stream: int, slot: abi.Slot, parameters: int, ended: bool) -> Request:
-        waits = tuple((one.stream, one.value) for one in slot.waits[: slot.wait_count])
+        waits = tuple((wait.stream, wait.value) for wait in slot.waits[: slot.wait_count])
         position = Position(stream, slot.value, waits)
         if ended:
             return LaunchEnded(position)
@@ -86,7 +86,7 @@ def _launch(body: abi.LaunchBody, parameters: int) -> Launch:
 
 def _client_copy(position: Position, body: abi.CopiedBody) -> Copy:
     """Return the record of a copy that the program reports, which may be incorrect."""
-    found = Copy(
+    copy = Copy(
         position,
         abi.Direction(body.direction),
         min(body.bytes, address_map.APERTURE_BYTES),
@@ -94,6 +94,6 @@ def _client_copy(position: Position, body: abi.CopiedBody) -> Copy:
         pageable=bool(body.pageable),
         gpus=(body.source, body.target),
     )
-    if found.direction is abi.Direction.DEVICE_TO_PEER and body.source == body.target:
-        return replace(found, direction=abi.Direction.DEVICE_TO_DEVICE)  # contexts of one GPU
-    return found
+    if copy.direction is abi.Direction.DEVICE_TO_PEER and body.source == body.target:
+        return replace(copy, direction=abi.Direction.DEVICE_TO_DEVICE)  # contexts of one GPU
+    return copy

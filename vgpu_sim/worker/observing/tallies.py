@@ -47,7 +47,7 @@ def read(memory: Memory, segment_base: int, plan: Plan) -> Tally | None:
         return None
     if words.max() >= _MOST_COUNTED:
         return None
-    counters = tuple(int(one) for one in words[: plan.counters])
+    counters = tuple(int(word) for word in words[: plan.counters])
     if not plan.loops:
         return Tally(counters, 0, None)
     return Tally(counters, int(words[plan.counters]), words[plan.counters + 1 :].copy())

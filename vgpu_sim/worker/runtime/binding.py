@@ -23,8 +23,15 @@ KernelHandle = NewType("KernelHandle", int)
 
 
 _PLAIN = (
-    *("computed_ns", "blocks", "threads", "sm_active_ns", "sm_occupancy_ns", "set_bytes"),
-    *("host_to_device_bytes", "device_to_host_bytes", "device_to_device_bytes"),
+    "computed_ns",
+    "blocks",
+    "threads",
+    "sm_active_ns",
+    "sm_occupancy_ns",
+    "set_bytes",
+    "host_to_device_bytes",
+    "device_to_host_bytes",
+    "device_to_device_bytes",
 )
 
 
@@ -326,17 +333,17 @@ class NativeRuntime:
             launch=_faulted_launch(origin, record.block),
         )
 
-    def resolve_fault(self, found: ports.NativeSite) -> None:
+    def resolve_fault(self, native_site: ports.NativeSite) -> None:
         """Store the source location of a native fault. The faulting thread waits for this, but for
         3 s at most.
         """
-        site = found.site
+        site = native_site.site
         message = site.message.encode()[:255]
         origin = self._library.tessera_worker_get_fault_origin().contents
         launch = _faulted_launch(origin, 0)
         detail = fault_detail.record(site, launch.grid if launch is not None else None)
         self._library.tessera_worker_resolve_fault(
-            site.ptx_line, found.address, message, ctypes.byref(detail)
+            site.ptx_line, native_site.address, message, ctypes.byref(detail)
         )
 
     def let_fault_end_process(self) -> None:

@@ -36,11 +36,11 @@ class Call(ctypes.Structure):
         ("detail", abi.FaultDetail),
     )
 
-    def set_entry(self, found: ports.NativeEntry) -> None:
+    def set_entry(self, native_entry: ports.NativeEntry) -> None:
         """Reply to the call with native code."""
-        self.entry, self.groups = found.address, found.groups
-        self.stack_bytes, self.counts = found.stack_bytes, found.counts
-        self.polls, self.provisional = found.polls, found.provisional
+        self.entry, self.groups = native_entry.address, native_entry.groups
+        self.stack_bytes, self.counts = native_entry.stack_bytes, native_entry.counts
+        self.polls, self.provisional = native_entry.polls, native_entry.provisional
 
 
 Callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(Call))

@@ -27,8 +27,13 @@ _ALLOWED: Final = call_numbers.numbers_of(
 _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL = 1, 2, 3, 4
 _F_DUPFD_CLOEXEC, _F_ADD_SEALS, _F_GET_SEALS = 1030, 1033, 1034
 _FCNTL_COMMANDS: Final = (
-    *(_F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL),
-    *(_F_DUPFD_CLOEXEC, _F_ADD_SEALS, _F_GET_SEALS),
+    _F_GETFD,
+    _F_SETFD,
+    _F_GETFL,
+    _F_SETFL,
+    _F_DUPFD_CLOEXEC,
+    _F_ADD_SEALS,
+    _F_GET_SEALS,
 )
 _PRCTL_OPTIONS: Final = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
 _SETITIMER: Final = (NUMBERS["setitimer"], 0, (2,))  # ITIMER_PROF: signals only the caller

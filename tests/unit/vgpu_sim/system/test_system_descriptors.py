@@ -25,7 +25,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 sandbox.set_resource_limits()
 highest, kept, (reader, writer) = os.dup2(2, limit - 1), os.dup(2), os.pipe()
 sandbox.enter_on_node(folder)
-descriptors.close_all(first=3, kept=[kept], limit=sandbox.MAX_DESCRIPTORS)
+descriptors.close_all(first=3, kept_descriptors=[kept], limit=sandbox.MAX_DESCRIPTORS)
 os.write(kept, b"kept ")
 for one in (reader, writer, highest):
     try:
@@ -51,7 +51,7 @@ def test_all_are_closed_but_those_that_are_kept(ranges, kept, limit, monkeypatch
     single: list[int] = []
     monkeypatch.setattr(os, "sysconf", {"SC_OPEN_MAX": 9}.__getitem__)
     monkeypatch.setattr(descriptors, "_close", single.append)
-    descriptors.close_all(first=3, kept=kept, limit=limit)
+    descriptors.close_all(first=3, kept_descriptors=kept, limit=limit)
     closed = [one for first, last in ranges for one in range(first, last)]
     assert closed + single == [one for one in range(3, max(9, limit)) if one not in kept]
 
@@ -62,7 +62,7 @@ def test_no_range_reaches_the_limit(ranges, monkeypatch, limit):
     limit.
     """
     monkeypatch.setattr(os, "sysconf", {"SC_OPEN_MAX": limit}.__getitem__)
-    descriptors.close_all(first=3, kept=[17])
+    descriptors.close_all(first=3, kept_descriptors=[17])
     assert max(last - 1 for _, last in ranges) == limit - 1
 
 

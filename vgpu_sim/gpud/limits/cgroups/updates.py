@@ -17,15 +17,15 @@ logger = logging.getLogger("tessera.gpud")
 
 
 class GroupUpdates:
-    """Updates and removes slices' control groups. ``wanted`` returns an instance's current share
-    and its number of contexts.
+    """Updates and removes slices' control groups. ``share_and_count`` returns an instance's
+    current share and its number of contexts.
     """
 
     def __init__(
-        self, cgroups: SliceCgroups, wanted: Callable[[MigInstance], tuple[Share, int]]
+        self, cgroups: SliceCgroups, share_and_count: Callable[[MigInstance], tuple[Share, int]]
     ) -> None:
         self._cgroups = cgroups
-        self._wanted = wanted
+        self._wanted = share_and_count
         self._locks: dict[InstanceUuid, asyncio.Lock] = {}
         self._queued: dict[InstanceUuid, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -118,17 +118,17 @@ def slice_directories(parent: Path) -> list[InstanceUuid]:
     """Return the sub-directories of a parent group that are named after instances. If the parent
     does not exist, the list is empty.
     """
-    found: list[InstanceUuid] = []
+    uuids: list[InstanceUuid] = []
     try:
         entries = list(parent.iterdir())
     except FileNotFoundError:
-        return found
+        return uuids
     for entry in entries:
         try:
-            found.append(parse_instance_uuid(entry.name))
+            uuids.append(parse_instance_uuid(entry.name))
         except ValueError:
             continue
-    return found
+    return uuids
 
 
 def shmem_of(group: Path) -> int:
