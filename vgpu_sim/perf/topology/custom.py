@@ -116,5 +116,6 @@ def _check_expanders(topology: Topology) -> None:
         ):
             raise BadShape(
                 f"cxl{i} has {expander.gigabytes} GB, {expander.lanes} lanes of CXL"
-                f" {expander.generation}: an expander must have memory, 8 or 16 lanes, and CXL 2 or 3"
+                f" {expander.generation}: an expander must have memory, 8 or 16 lanes, and CXL 2 or"
+                " 3"
             )
