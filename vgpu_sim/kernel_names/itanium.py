@@ -40,11 +40,11 @@ class _Reader(TypeReader):
 
     def encoding(self) -> str:
         """Read a function or another named object, and return its declaration."""
-        name, result, rest = self._within(self._declaration)
+        name, result, parameter_text = self._within(self._declaration)
         if result is None:
-            return name + rest
+            return name + parameter_text
         space = "" if result.declares else " "
-        return self._bounded(f"{result.left}{space}{name}{rest}{result.right}")
+        return self._bounded(f"{result.left}{space}{name}{parameter_text}{result.right}")
 
     def _declaration(self) -> Declaration:
         """Read a function or another named object. Return its name, the result that it states, and
@@ -54,9 +54,9 @@ class _Reader(TypeReader):
         if self.at >= len(self._text) or self._text[self.at] in "E.":
             return name, None, ""
         result = self._type_text() if has_result else None
-        rest = f"({self._parameter_list()}){qualifiers}"
-        self._bounded(name + rest)
-        return name, result, rest
+        parameter_text = f"({self._parameter_list()}){qualifiers}"
+        self._bounded(name + parameter_text)
+        return name, result, parameter_text
 
     # Names
 
@@ -115,8 +115,8 @@ class _Reader(TypeReader):
         return name, has_result, qualifiers
 
     def _local(self) -> Name:
-        function, _, rest = self._within(self._declaration)
-        outer = function + rest
+        function, _, parameter_text = self._within(self._declaration)
+        outer = function + parameter_text
         self._expect("E")
         if self._accept("s"):
             self._match(_DISCRIMINATOR)

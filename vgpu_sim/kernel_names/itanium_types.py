@@ -282,7 +282,7 @@ class TypeReader(Cursor):
     def _list_of(self, values: Sequence[Value]) -> str:
         texts: list[str] = []
         for value in values:
-            texts += [one.text for one in value] if isinstance(value, Pack) else [value.text]
+            texts += [member.text for member in value] if isinstance(value, Pack) else [value.text]
             if len(texts) > MAX_LIST:
                 raise UnsupportedName("a list with too many types")
         return self._bounded(", ".join(texts))
@@ -297,8 +297,8 @@ class TypeReader(Cursor):
             self._bounded(result.text)
             return result
         self._steps += len(value)
-        results = Pack(make(one) for one in value)
-        self._bounded("".join(one.text for one in results))
+        results = Pack(make(member) for member in value)
+        self._bounded("".join(member.text for member in results))
         return results
 
 
@@ -308,18 +308,18 @@ def single(value: Value) -> Type:
     return value
 
 
-def _qualified(one: Type, qualifiers: str) -> Type:
-    if one.declares == "function":
-        return Type(one.left, one.right + qualifiers, one.declares)
-    return Type(one.left + qualifiers, one.right, one.declares)
+def _qualified(base: Type, qualifiers: str) -> Type:
+    if base.declares == "function":
+        return Type(base.left, base.right + qualifiers, base.declares)
+    return Type(base.left + qualifiers, base.right, base.declares)
 
 
-def _pointer(one: Type, sign: str) -> Type:
+def _pointer(base: Type, sign: str) -> Type:
     for reference in ("&&", "&"):
-        if "&" in sign and one.left.endswith(reference):  # references collapse
-            both = "&&" if sign == reference == "&&" else "&"
-            return Type(one.left.removesuffix(reference) + both, one.right)
-    if one.declares:
-        space = " " if one.declares == "array" else ""
-        return Type(f"{one.left}{space}({sign}", f"){one.right}")
-    return Type(one.left + sign, one.right)
+        if "&" in sign and base.left.endswith(reference):  # references collapse
+            collapsed_sign = "&&" if sign == reference == "&&" else "&"
+            return Type(base.left.removesuffix(reference) + collapsed_sign, base.right)
+    if base.declares:
+        space = " " if base.declares == "array" else ""
+        return Type(f"{base.left}{space}({sign}", f"){base.right}")
+    return Type(base.left + sign, base.right)

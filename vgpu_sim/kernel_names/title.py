@@ -86,7 +86,7 @@ def _leading_scopes(name: str) -> list[str]:
 
 def _bounded(text: str, name: str, *, must_mark: bool = False) -> str:
     """Make a title printable and limit its length. ``must_mark`` is set if it lacks parts."""
-    printable = "".join(one if " " <= one <= "~" else "?" for one in text)
+    printable = "".join(character if " " <= character <= "~" else "?" for character in text)
     if printable == text and len(text) <= MAX_TITLE and not must_mark:
         return text
     data = name.encode(errors="surrogatepass")

@@ -52,14 +52,14 @@ def compiler() -> str:
     Raises:
         BuildError: no compiler was found.
     """
-    wanted = os.environ.get("CC") or "cc"
-    found = shutil.which(wanted)
-    if found is None:
+    program = os.environ.get("CC") or "cc"
+    path = shutil.which(program)
+    if path is None:
         raise BuildError(
-            f"no C compiler: {wanted!r} is not on PATH; install gcc (Debian: apt-get install gcc"
+            f"no C compiler: {program!r} is not on PATH; install gcc (Debian: apt-get install gcc"
             " libc6-dev) or name one in CC"
         )
-    return found
+    return path
 
 
 def platform_tag() -> str:
@@ -81,11 +81,12 @@ def command(
     flags.append(f"-ffile-prefix-map={part.include.parent}=./{place}")
     flags.append(f"-ffile-prefix-map={catalogue.ROOT}=.")
     # Found beside this library, or in the folder above it, wherever that is.
-    nested = [one for one in part.needs if one.subfolder != part.subfolder]
+    nested = [need for need in part.needs if need.subfolder != part.subfolder]
     if part.needs:
         flags.append(f"-Wl,-rpath,$ORIGIN{'/..' if nested else ''}")
     needed = [
-        str((libraries.parent if one in nested else libraries) / one.library) for one in part.needs
+        str((libraries.parent if need in nested else libraries) / need.library)
+        for need in part.needs
     ]
     # The linker searches a part's libraries for symbols missing in the sources, so the libraries
     # come after the sources.
@@ -129,21 +130,23 @@ def build(
     folder = directory / part.subfolder
     folder.mkdir(exist_ok=True)
     output = folder / part.library
-    wanted = identity(part, sanitize)
-    if not freshness.is_current(part, directory, wanted):
-        known = reuse if reuse and freshness.is_current(part, reuse, wanted) else None
+    identifying_command = identity(part, sanitize)
+    if not freshness.is_current(part, directory, identifying_command):
+        reusable_directory = (
+            reuse if reuse and freshness.is_current(part, reuse, identifying_command) else None
+        )
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             fresh = Path(scratch) / part.library
-            if known:
-                shutil.copy(known / part.subfolder / part.library, fresh)
+            if reusable_directory:
+                shutil.copy(reusable_directory / part.subfolder / part.library, fresh)
             else:
                 _compile(command(part, cc, sanitize, fresh, folder), part)
             # Programs may have mapped the old file, so it is replaced and never written into.
             fresh.replace(output)
-        if known:
-            freshness.copy_record(part, known, directory)
+        if reusable_directory:
+            freshness.copy_record(part, reusable_directory, directory)
         else:
-            freshness.record(part, directory, wanted)
+            freshness.record(part, directory, identifying_command)
     for name in part.links:
         _link(folder, name, part.library)
     return output
@@ -174,8 +177,10 @@ def build_all(
     """
     directory.mkdir(parents=True, exist_ok=True)
     generator.write_all(generated)
-    wanted = [part for part in catalogue.parts(generated) if not only or part.library in only]
-    wanted = [part for part in wanted if part.sources()]
+    selected_parts = [
+        part for part in catalogue.parts(generated) if not only or part.library in only
+    ]
+    selected_parts = [part for part in selected_parts if part.sources()]
     begun: dict[catalogue.Part, Future[Path]] = {}
 
     def build_after_needs(part: catalogue.Part) -> Path:
@@ -186,9 +191,9 @@ def build_all(
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         # Threads start in this order, so that what a part needs was started before it.
-        for part in sorted(wanted, key=_depth):
+        for part in sorted(selected_parts, key=_depth):
             begun[part] = pool.submit(build_after_needs, part)
-        return [begun[part].result() for part in wanted]
+        return [begun[part].result() for part in selected_parts]
 
 
 def _depth(part: catalogue.Part) -> int:

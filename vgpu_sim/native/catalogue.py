@@ -182,8 +182,9 @@ def math_part(folder: Path, library: str, major: int, driver: Part, generated_ro
             folder,
             generated,
             soname,
-            *(f"-I{one}" for one in shared),
-            *(f"-DTSR_MAJOR={major}", "-g0"),
+            *(f"-I{shared_folder}" for shared_folder in shared),
+            f"-DTSR_MAJOR={major}",
+            "-g0",
             *(_OLD_DLOPEN.get(_SYSTEM, ("-ldl",)) if folder.name in _LOADING else ()),
         ),
         shared=(COMMON, *shared),
@@ -197,7 +198,7 @@ def math_part(folder: Path, library: str, major: int, driver: Part, generated_ro
 
 def cudnn_parts(libraries: Sequence[Part]) -> Iterator[Part]:
     """Yield the parts of cuDNN, which need the whole library and contain nothing."""
-    (whole,) = (one for one in libraries if one.library.startswith("libcudnn.so"))
+    (whole,) = (part for part in libraries if part.library.startswith("libcudnn.so"))
     for name in _PARTS_OF_CUDNN:
         soname = whole.library.replace("libcudnn", f"libcudnn_{name}")
         flags = (f"-Wl,-soname,{soname}", "-Wl,--no-as-needed")
@@ -217,7 +218,7 @@ def preload_part(major: int, libraries: Sequence[Part]) -> Part:
     It contains nothing. Its RPATH precedes LD_LIBRARY_PATH. In containers the runtime is two
     folders up (ADR 168).
     """
-    needs = tuple(one for one in libraries if one.library in LINKED[major])
+    needs = tuple(part for part in libraries if part.library in LINKED[major])
     soname = f"libtessera-cuda{major}.so"
     return Part(
         CLIENTS / "math" / "preload",
@@ -248,7 +249,10 @@ def provider_part(verbs: Part) -> Part:
         flags=(
             *_PORTABLE,
             *_TLS_DESCRIPTORS.get(platform.machine(), ()),
-            *(f"-I{one}" for one in (folder, verbs.folder, verbs.generated, COMMON)),
+            *(
+                f"-I{include_folder}"
+                for include_folder in (folder, verbs.folder, verbs.generated, COMMON)
+            ),
             f"-Wl,--version-script={folder / 'exports.map'}",
             "-Wl,-z,undefs,-z,nodelete",
         ),

@@ -24,22 +24,22 @@ def inputs(part: catalogue.Part, command: Sequence[str]) -> list[str]:
     """
     unused = ("-Wl,", "-shared", "-pie")
     preprocess = [word for word in command[:-2] if not word.startswith(unused)]
-    libraries = {one.library for one in part.needs}
+    libraries = {need.library for need in part.needs}
     preprocess = [word for word in preprocess if Path(word).name not in libraries]
-    done = subprocess.run(
+    process = subprocess.run(
         [*preprocess, "-MM"], cwd=catalogue.ROOT, capture_output=True, text=True, check=True
     )
     # Each rule is "target: file file", with a backslash at the end of a line that continues.
-    listed = {word for word in done.stdout.split() if word != "\\" and not word.endswith(":")}
-    files = {*(catalogue.ROOT / one for one in listed), *_linked(part)}
+    listed = {word for word in process.stdout.split() if word != "\\" and not word.endswith(":")}
+    files = {*(catalogue.ROOT / listed_file for listed_file in listed), *_linked(part)}
     return sorted({_name(part, file) for file in files})
 
 
 def _linked(part: catalogue.Part) -> Iterable[Path]:
     """Return what decides the result of linking: symbol versions, and the libraries' own files."""
-    maps = (one for folder in part.folders() for one in folder.rglob("*.map"))
-    needed = (one for need in part.needs for one in need.folder.rglob("*"))
-    return (one for one in (*maps, *needed) if one.suffix in {".c", ".def", ".h", ".map"})
+    maps = (path for folder in part.folders() for path in folder.rglob("*.map"))
+    needed = (path for need in part.needs for path in need.folder.rglob("*"))
+    return (path for path in (*maps, *needed) if path.suffix in {".c", ".def", ".h", ".map"})
 
 
 def _name(part: catalogue.Part, file: Path) -> str:
@@ -66,13 +66,13 @@ def digest(part: catalogue.Part, command: Sequence[str], names: Iterable[str]) -
     """
     generated, home = str(part.include.parent), str(catalogue.GENERATED)
     words = "\0".join(command).replace(generated, home).replace(str(catalogue.ROOT), ".")
-    found = hashlib.sha256(words.encode())
-    found.update(_version(command[0]))
+    hasher = hashlib.sha256(words.encode())
+    hasher.update(_version(command[0]))
     for name in names:
         path = _path(part, name)
         content = hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"absent"
-        found.update(f"\0{name}\0".encode() + content)
-    return found.hexdigest()
+        hasher.update(f"\0{name}\0".encode() + content)
+    return hasher.hexdigest()
 
 
 @functools.cache
@@ -86,11 +86,11 @@ def _record_of(part: catalogue.Part, directory: Path) -> Path:
 
 def is_current(part: catalogue.Part, directory: Path, command: Sequence[str]) -> bool:
     """Return whether the library in ``directory`` is what ``command`` would make now."""
-    kept = _record_of(part, directory)
-    if not (directory / part.subfolder / part.library).exists() or not kept.exists():
+    record_path = _record_of(part, directory)
+    if not (directory / part.subfolder / part.library).exists() or not record_path.exists():
         return False
-    wanted, *names = kept.read_text().splitlines()
-    return digest(part, command, names) == wanted
+    stored_digest, *names = record_path.read_text().splitlines()
+    return digest(part, command, names) == stored_digest
 
 
 def recorded_digest(part: catalogue.Part, directory: Path) -> str:

@@ -53,8 +53,8 @@ def write_all(generated: Path = GENERATED) -> None:
     """
     header.write_files(generated / INCLUDE.name, headers())
     for folder in LIBRARIES:
-        for made in library.load_each(folder):
-            outputs.write(made, generated)
+        for client_library in library.load_each(folder):
+            outputs.write(client_library, generated)
 
 
 def pages(folder: Path) -> dict[Path, str]:

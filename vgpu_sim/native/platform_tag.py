@@ -40,24 +40,24 @@ def tag_of(directory: Path) -> str:
     """Return the platform tag of a wheel that has the files of a directory."""
     machine = platform.machine()
     needs = {path: needs_of(path) for path in sorted(directory.rglob("*")) if is_elf(path)}
-    own = {one.soname for one in needs.values()} | {path.name for path in needs}
+    own = {file_needs.soname for file_needs in needs.values()} | {path.name for path in needs}
     foreign = {
         name
-        for one in needs.values()
-        for name in one.libraries
+        for file_needs in needs.values()
+        for name in file_needs.libraries
         if name not in own and not _OF_THE_SYSTEM.fullmatch(name)
     }
     if foreign or not needs or platform.libc_ver()[0] != "glibc":
         return f"{platform.system().lower()}_{machine}"
-    newest = max((glibc_of(one) for one in needs.values()), default=_OLDEST)
+    newest = max((glibc_of(file_needs) for file_needs in needs.values()), default=_OLDEST)
     major, minor = max(newest, _OLDEST)
     return f"manylinux_{major}_{minor}_{machine}"
 
 
 def glibc_of(needs: Needs) -> tuple[int, int]:
     """Return the oldest glibc that has all symbols that a file needs."""
-    found = [_GLIBC.fullmatch(version) for version in needs.versions]
-    return max(((int(one[1]), int(one[2])) for one in found if one), default=(2, 0))
+    matches = [_GLIBC.fullmatch(version) for version in needs.versions]
+    return max(((int(match[1]), int(match[2])) for match in matches if match), default=(2, 0))
 
 
 def is_elf(path: Path) -> bool:

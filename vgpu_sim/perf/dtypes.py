@@ -41,8 +41,10 @@ def require_dtype(board: Board, dtype: str) -> Dtype:
     """Return the operand type with this name. Raises BadShape if the board's tensor cores lack the
     type; the message lists the types that the tensor cores have.
     """
-    found = dtype_named(dtype)
+    operand_type = dtype_named(dtype)
     if dtype not in board.tensor_tflops:
-        there = ", ".join(board.tensor_tflops)
-        raise BadShape(f"{board.name}'s tensor cores do not have {dtype}; they have {there}")
-    return found
+        supported_names = ", ".join(board.tensor_tflops)
+        raise BadShape(
+            f"{board.name}'s tensor cores do not have {dtype}; they have {supported_names}"
+        )
+    return operand_type

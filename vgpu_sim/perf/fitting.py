@@ -82,7 +82,7 @@ def _solve(
         columns = [(logs(x + step) - logs(x - step)) / (2 * _STEP) for step in steps]
         return np.concatenate((np.stack(columns, axis=1), np.diag(weight)))
 
-    found = least_squares(
+    solution = least_squares(
         errors,
         np.clip(centre + spread, low + 1e-3, high - 1e-3),
         jacobian,
@@ -91,7 +91,7 @@ def _solve(
         f_scale=_ROBUST,
         max_nfev=_ROUNDS,
     )
-    return float(found.cost), to_dict(found.x), np.asarray(found.jac)
+    return float(solution.cost), to_dict(solution.x), np.asarray(solution.jac)
 
 
 def _covariance(jacobian: np.ndarray, cost: float) -> tuple[tuple[float, ...], ...]:
@@ -111,8 +111,8 @@ def _scatter(problem: Problem, start: Values) -> tuple[tuple[float, float], ...]
     fold = np.random.default_rng(7).permutation(len(rows)) % FOLDS
     errors, times = np.empty(len(rows)), np.empty(len(rows))
     for left_out in range(FOLDS):
-        seen, unseen = rows[fold != left_out], rows[fold == left_out]
-        _, values, _ = _solve(problem, seen, 0, start)
+        training_rows, unseen = rows[fold != left_out], rows[fold == left_out]
+        _, values, _ = _solve(problem, training_rows, 0, start)
         times[unseen] = problem.predict(values, unseen)
         errors[unseen] = np.abs(np.log(times[unseen] / problem.us[unseen]))
     order = np.array_split(np.argsort(times), _CLASSES)

@@ -108,15 +108,15 @@ def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
             f"no parameters were fitted for {family} on {board}{sibling} ({dtype});"
             f" {_there(family)}"
         )
-    found = load(family, key)
+    fitted = load(family, key)
     notes = []
     if measured != board:
         notes.append(f"no measurements of {board}: parameters and interval are those of {measured}")
-        found = replace(found, residual=None)
+        fitted = replace(fitted, residual=None)
     if like != dtype:
         notes.append(f"{dtype} was not measured: taken to run as {like} does, at its own rate")
-        found = found if dtype in _SAME_RATE else replace(found, residual=None)
-    return replace(found, note="; ".join(notes))
+        fitted = fitted if dtype in _SAME_RATE else replace(fitted, residual=None)
+    return replace(fitted, note="; ".join(notes))
 
 
 def _donor_of(family: str, board: str) -> str:
@@ -163,15 +163,15 @@ def render(fitted: Mapping[str, Fitted]) -> str:
 
     table = {
         key: {
-            "values": {name: round_figure(value) for name, value in one.values.items()},
-            "names": one.names,
-            "covariance": [[float(f"{v:.2g}") for v in row] for row in one.covariance],
-            "scatter": [[round_figure(v) for v in pair] for pair in one.scatter],
-            "rows": one.rows,
-            "source": one.source,
-            **({"residual": one.residual.as_json()} if one.residual else {}),
+            "values": {name: round_figure(value) for name, value in fit.values.items()},
+            "names": fit.names,
+            "covariance": [[float(f"{v:.2g}") for v in row] for row in fit.covariance],
+            "scatter": [[round_figure(v) for v in pair] for pair in fit.scatter],
+            "rows": fit.rows,
+            "source": fit.source,
+            **({"residual": fit.residual.as_json()} if fit.residual else {}),
         }
-        for key, one in sorted(fitted.items())
+        for key, fit in sorted(fitted.items())
     }
     lines = json.dumps(table, indent=1, sort_keys=True)
-    return _LISTS.sub(lambda found: " ".join(found[0].split()), lines) + "\n"
+    return _LISTS.sub(lambda match: " ".join(match[0].split()), lines) + "\n"

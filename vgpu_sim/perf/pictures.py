@@ -20,13 +20,16 @@ _NO_LINK: Callable[[int], str] = lambda index: ""  # noqa: E731 - a default of a
 
 def figures_of(predictions: Sequence[Prediction], title: str) -> list[Figure]:
     """Return the causes of an operation's time on some boards, and its roofline if it has one."""
-    stacks = [Stack(one.board.name, one.us, one.stack, one.interval, "us") for one in predictions]
+    stacks = [
+        Stack(prediction.board.name, prediction.us, prediction.stack, prediction.interval, "us")
+        for prediction in predictions
+    ]
     table = _table(stacks, title)
-    found = [Figure(f"{title} (modelled)", draw_causes(stacks), (table,))]
+    figures = [Figure(f"{title} (modelled)", draw_causes(stacks), (table,))]
     plot = draw_roofline(*_points(predictions, title))
     if plot is not None:
-        found.append(Figure("Roofline (modelled)", plot))
-    return found
+        figures.append(Figure("Roofline (modelled)", plot))
+    return figures
 
 
 def figure_of_stacks(stacks: Sequence[Stack], title: str) -> Figure:
@@ -52,11 +55,18 @@ def network_of(
     devices = []
     for index in gpus:
         place = topology.gpus[index]
-        more = (place.bus_id, page_of(index), index in sick)
-        devices.append(Device(f"GPU {index}", "gpu", place.numa, place.switch, *more))
+        gpu = Device(
+            name=f"GPU {index}",
+            kind="gpu",
+            numa=place.numa,
+            switch=place.switch,
+            more=place.bus_id,
+            href=page_of(index),
+            is_sick=index in sick,
+        )
+        devices.append(gpu)
     for index, place in enumerate(topology.hcas[:hcas]):
-        more_ = place.bus_id
-        devices.append(Device(f"HCA {index}", "hca", place.numa, place.switch, more_))
+        devices.append(Device(f"HCA {index}", "hca", place.numa, place.switch, place.bus_id))
     unplaced = []
     for index in range(len(topology.hcas), hcas or 0):
         if topology.name == FLAT:
@@ -81,8 +91,11 @@ def network_of(
 
 def figure_of_network(network: Network) -> Figure:
     """Return the drawing of a node's devices with a list of them."""
-    rows = [(one.name, one.more, str(one.numa), str(one.switch)) for one in network.devices]
-    rows += [(one.name, one.more, *_NOT_STATED) for one in network.unplaced]
+    rows = [
+        (device.name, device.more, str(device.numa), str(device.switch))
+        for device in network.devices
+    ]
+    rows += [(device.name, device.more, *_NOT_STATED) for device in network.unplaced]
     head = ("Device", "PCI address", "NUMA node", "PCIe switch")
     table = make_table("Devices", head, rows, numbers_from=2)
     title = f"Topology: {network.name}; {network.nvlinks}"
@@ -92,26 +105,34 @@ def figure_of_network(network: Network) -> Figure:
 def _points(predictions: Sequence[Prediction], title: str) -> tuple[list[Roof], list[Point]]:
     """Return the roofs of the boards, and a point for each prediction with both rates."""
     roofs, points = [], []
-    for one in predictions:
-        flop = one.rates.get(_FLOP, 0.0)
-        moved = next((v for name, v in one.rates.items() if name.startswith(_BYTES)), 0.0)
-        peak = one.board.tensor_tflops.get(one.dtype, one.board.vector_tflops).value
+    for prediction in predictions:
+        flop = prediction.rates.get(_FLOP, 0.0)
+        moved = next((v for name, v in prediction.rates.items() if name.startswith(_BYTES)), 0.0)
+        peak = prediction.board.tensor_tflops.get(
+            prediction.dtype, prediction.board.vector_tflops
+        ).value
         if flop > 0 and moved > 0:
             roofs.append(
-                Roof(f"{one.board.name} {one.dtype}", one.board.dram_gb_per_s.value, peak * 1e3)
+                Roof(
+                    f"{prediction.board.name} {prediction.dtype}",
+                    prediction.board.dram_gb_per_s.value,
+                    peak * 1e3,
+                )
             )
-            points.append(Point(f"{title} on {one.board.name}", flop * 1e3 / moved, flop * 1e3))
+            points.append(
+                Point(f"{title} on {prediction.board.name}", flop * 1e3 / moved, flop * 1e3)
+            )
     return roofs, points
 
 
 def _table(stacks: Sequence[Stack], title: str) -> Element:
-    causes = dict.fromkeys(cause for one in stacks for cause in one.parts)
+    causes = dict.fromkeys(cause for stack in stacks for cause in stack.parts)
     unit = stacks[0].unit
-    rows = [(cause, *(f"{one.parts.get(cause, 0):.2f}" for one in stacks)) for cause in causes]
-    rows.append((f"total ({unit})", *(f"{one.total:.2f}" for one in stacks)))
+    rows = [(cause, *(f"{stack.parts.get(cause, 0):.2f}" for stack in stacks)) for cause in causes]
+    rows.append((f"total ({unit})", *(f"{stack.total:.2f}" for stack in stacks)))
     ends = [
-        "-" if one.interval is None else f"{one.interval[0]:.4g} to {one.interval[1]:.4g}"
-        for one in stacks
+        "-" if stack.interval is None else f"{stack.interval[0]:.4g} to {stack.interval[1]:.4g}"
+        for stack in stacks
     ]
     rows.append((f"90 % ({unit})", *ends))
-    return make_table(f"Causes: {title}", ("Cause", *(one.name for one in stacks)), rows)
+    return make_table(f"Causes: {title}", ("Cause", *(stack.name for stack in stacks)), rows)

@@ -53,9 +53,11 @@ def side_by_side(*draw: Callable[[Any], None], width: float = 11, height: float 
     # Fixed names of glyphs and elements make pages comparable between runs.
     with mpl.rc_context({"svg.hashsalt": "tessera", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(width, height), layout="constrained")
-        for axes, one in zip(figure.subplots(1, len(draw), squeeze=False)[0], draw, strict=True):
-            one(axes)
+        for axes, draw_axes in zip(
+            figure.subplots(1, len(draw), squeeze=False)[0], draw, strict=True
+        ):
+            draw_axes(axes)
         written = io.StringIO()
         figure.savefig(written, format="svg", metadata={"Date": None})
-    _, tag, rest = written.getvalue().partition("<svg")
-    return tag + rest
+    _, tag, svg_tail = written.getvalue().partition("<svg")
+    return tag + svg_tail

@@ -59,8 +59,16 @@ class Prediction:
         us = float(stack.total[0])
         half = float(half_width(stack.total)[0])
         return cls(
-            *(op, board, dtype, shape, us, (us * float(np.exp(-half)), us * float(np.exp(half)))),
-            *(stack.at(0), fitted, choice, {name: value / us for name, value in rates.items()}),
+            op=op,
+            board=board,
+            dtype=dtype,
+            shape=shape,
+            us=us,
+            interval=(us * float(np.exp(-half)), us * float(np.exp(half))),
+            stack=stack.at(0),
+            fitted=fitted,
+            choice=choice,
+            rates={name: value / us for name, value in rates.items()},
         )
 
     def mechanistic(self) -> "Prediction":

@@ -89,15 +89,19 @@ def learn(rows: Array, errors: Array, us: Array) -> Residual | None:
     spread = np.where(spread > _LEAST_SPREAD, spread, 1.0)
     features = _features((rows - mean) / spread)
     fold = np.random.RandomState(1).permutation(len(rows)) % _FOLDS
-    left = {penalty: _left_out(features, errors, fold, penalty) for penalty in _PENALTIES}
-    penalty = min(left, key=lambda one: float(np.abs(left[one]).mean()))
-    nearer = np.abs(errors) - np.abs(left[penalty])
+    errors_by_penalty = {
+        penalty: _left_out(features, errors, fold, penalty) for penalty in _PENALTIES
+    }
+    penalty = min(
+        errors_by_penalty, key=lambda candidate: float(np.abs(errors_by_penalty[candidate]).mean())
+    )
+    nearer = np.abs(errors) - np.abs(errors_by_penalty[penalty])
     if nearer.mean() <= nearer.std(ddof=1) / np.sqrt(len(nearer)):
         return None
     weights = _ridge(features, errors, penalty)
     numbers = (tuple(map(float, column)) for column in (mean, spread, weights))
-    centre, width, found = numbers
-    return Residual(centre, width, found, _scatter(np.abs(left[penalty]), us))
+    centre, width, fitted_weights = numbers
+    return Residual(centre, width, fitted_weights, _scatter(np.abs(errors_by_penalty[penalty]), us))
 
 
 def _features(standard: Array) -> Array:
@@ -116,9 +120,9 @@ def _ridge(features: Array, errors: Array, penalty: float) -> Array:
 def _left_out(features: Array, errors: Array, fold: Array, penalty: float) -> Array:
     """Return each row's remaining error, with weights fitted without the row's fold."""
     remaining = np.empty_like(errors)
-    for one in range(_FOLDS):
-        seen, unseen = fold != one, fold == one
-        weights = _ridge(features[seen], errors[seen], penalty)
+    for fold_number in range(_FOLDS):
+        training_mask, unseen = fold != fold_number, fold == fold_number
+        weights = _ridge(features[training_mask], errors[training_mask], penalty)
         remaining[unseen] = errors[unseen] - np.clip(features[unseen] @ weights, -_BOUND, _BOUND)
     return remaining
 

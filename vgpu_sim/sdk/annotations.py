@@ -48,7 +48,7 @@ def _numbers(text: str, arguments: str) -> list[int]:
     line = re.search(
         rf"^{re.escape(arguments)} = .* constant {{.*?}} {{(.*?)}}", text, re.MULTILINE
     )
-    return [int(one) for one in re.findall(r"i32 (-?\d+)", line[1])] if line else []
+    return [int(number) for number in re.findall(r"i32 (-?\d+)", line[1])] if line else []
 
 
 def mark_device(text: str) -> str:
@@ -60,7 +60,7 @@ def mark_device(text: str) -> str:
             for axis, size in zip("xyz", _padded(sizes), strict=True)
         ]
         marks.append(f"ptr {name}, " + ", ".join(words))
-    first = max((int(one) for one in _METADATA.findall(text)), default=-1) + 1
+    first = max((int(number) for number in _METADATA.findall(text)), default=-1) + 1
     lines = [
         f"!nvvm.annotations = !{{!{number}}}\n!{number} = !{{{mark}}}\n"
         for number, mark in enumerate(marks, first)

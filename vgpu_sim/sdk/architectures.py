@@ -14,14 +14,14 @@ _NAME = re.compile(r"(compute|sm|lto)_([0-9]{2,3}[af]?)")
 
 
 def _parse(name: str) -> str:
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise CompileError(f"'{name}' is not an architecture such as sm_90 or compute_90")
-    if found[1] == "lto":
+    if match[1] == "lto":
         raise CompileError(
-            f"'{name}': LTO-IR is NVIDIA's own format; use code=compute_{found[2]} instead"
+            f"'{name}': LTO-IR is NVIDIA's own format; use code=compute_{match[2]} instead"
         )
-    return found[2]
+    return match[2]
 
 
 def _parse_generate_code(value: str) -> list[str]:
@@ -44,15 +44,15 @@ def select(arch: str | None, generate: Sequence[str]) -> list[str]:
     Raises:
         CompileError: a name is not an architecture, or one whose code would not be PTX.
     """
-    found: list[str] = []
+    architectures: list[str] = []
     for value in generate:
-        found += _parse_generate_code(value)
+        architectures += _parse_generate_code(value)
     if arch in ("all", "all-major"):
-        found += _ALL if arch == "all" else _ALL_MAJOR
+        architectures += _ALL if arch == "all" else _ALL_MAJOR
     elif arch == "native":
-        found.append(DEFAULT)
+        architectures.append(DEFAULT)
     elif arch is not None:
-        found += [_parse(name) for name in arch.split(",")]
-    if not found:
-        found.append(DEFAULT)
-    return sorted(set(found), key=lambda name: (int(name.rstrip("af")), name))
+        architectures += [_parse(name) for name in arch.split(",")]
+    if not architectures:
+        architectures.append(DEFAULT)
+    return sorted(set(architectures), key=lambda name: (int(name.rstrip("af")), name))

@@ -51,13 +51,13 @@ class Clang:
 def _candidates(chosen: str | None) -> list[Path]:
     versions = range(_NEWEST_TRIED, OLDEST - 4, -1)
     if chosen is not None:
-        given = Path(chosen)
-        if given.is_dir():
+        chosen_path = Path(chosen)
+        if chosen_path.is_dir():
             names = ["clang++", *(f"clang++-{version}" for version in versions)]
-            return [given / name for name in names if (given / name).exists()]
-        return [Path(found)] if (found := shutil.which(chosen)) else []
+            return [chosen_path / name for name in names if (chosen_path / name).exists()]
+        return [Path(program)] if (program := shutil.which(chosen)) else []
     names = ["clang++", *(f"clang++-{version}" for version in versions)]
-    found_paths = [Path(found) for name in names if (found := shutil.which(name))]
+    found_paths = [Path(program) for name in names if (program := shutil.which(name))]
     for version in versions:
         installed = Path(f"/usr/lib/llvm-{version}/bin/clang++")
         if installed.exists():
@@ -77,11 +77,11 @@ def _ask(path: Path, *arguments: str) -> str:
 
 def _probe(path: Path) -> Clang | None:
     text = _ask(path, "--version")
-    found = re.search(r"clang version ([0-9]+)\.", text)
-    if found is None:
+    match = re.search(r"clang version ([0-9]+)\.", text)
+    if match is None:
         return None
     resources = _ask(path, "-print-resource-dir").strip()
-    return Clang(path, int(found[1]), text.splitlines()[0], Path(resources or "/"))
+    return Clang(path, int(match[1]), text.splitlines()[0], Path(resources or "/"))
 
 
 def find(chosen: str | None = None) -> Clang:
@@ -104,7 +104,7 @@ def find(chosen: str | None = None) -> Clang:
             refused.append(f"{path} has no NVPTX target")
         else:
             return clang
-    found = "; ".join(dict.fromkeys(refused)) or (
+    problems = "; ".join(dict.fromkeys(refused)) or (
         f"-ccbin {chosen}: no such program" if chosen else "no clang++ in PATH"
     )
-    raise CompileError(f"{found}: {_INSTALL}")
+    raise CompileError(f"{problems}: {_INSTALL}")

@@ -104,15 +104,15 @@ def _device_code(name: str, content: bytes) -> tuple[dict[str, bytes], list[str]
 
 def find_archives(folders: Sequence[Path], libraries: Sequence[str]) -> list[str]:
     """Return the static libraries that ``-l`` names and ``-L`` finds, where no shared one is."""
-    found = []
+    archives = []
     for library in libraries:
         for folder in folders:
             if (folder / f"lib{library}.so").exists():
                 break
             if (folder / f"lib{library}.a").exists():
-                found.append(str(folder / f"lib{library}.a"))
+                archives.append(str(folder / f"lib{library}.a"))
                 break
-    return found
+    return archives
 
 
 def assemble(clang: Clang, steps: Steps, text: bytes, target: str, stem: str) -> bytes:
@@ -191,9 +191,9 @@ def _link_target(
     files = []
     for member, code in parts:
         if target not in code:
-            made = ", ".join(f"compute_{name}" for name in code)
+            names = ", ".join(f"compute_{name}" for name in code)
             raise CompileError(
-                f"{member}: its device code is for {made}, but the link is for compute_{target};"
+                f"{member}: its device code is for {names}, but the link is for compute_{target};"
                 " give the same -arch to both"
             )
         path = steps.file("part", ".bc")
@@ -214,11 +214,11 @@ def write_ptx(
 ) -> None:
     """Compile modules of LLVM IR, as text or bitcode, to PTX together."""
     level = "-O0" if options.device_debug else options.optimization
-    others = [
+    bitcode_arguments = [
         word for path in files[1:] for word in ("-Xclang", "-mlink-bitcode-file", "-Xclang", path)
     ]
     command = [
-        *_device(clang, target), *clang.expansions, files[0], level, "-S", *others,
+        *_device(clang, target), *clang.expansions, files[0], level, "-S", *bitcode_arguments,
     ]  # fmt: skip
     repairs.run_clang(steps, command, output, "linked device code")
     repairs.correct_file(steps, output)

@@ -33,18 +33,18 @@ def rewrite(text: str) -> str:
     ``alignas`` behind a memory space becomes ``_Alignas``, which clang accepts there in C++ too; a
     register in assembly with operands, such as ``%laneid``, gets the second percent sign.
     """
-    parts, done = [], 0
+    parts, copied_end = [], 0
     for place in _places(text):
         if place["space"] is not None:
-            parts += [text[done : place.end("space")], "_Alignas"]
-            done = place.end()
+            parts += [text[copied_end : place.end("space")], "_Alignas"]
+            copied_end = place.end()
         else:
             assembly = _TEMPLATE.match(text, place.end())
             if assembly is not None and assembly["next"] == ":":
                 changed = _REGISTER.sub(r"\1%%", assembly[0])
-                parts += [text[done : place.end()], changed]
-                done = assembly.end()
-    return "".join([*parts, text[done:]])
+                parts += [text[copied_end : place.end()], changed]
+                copied_end = assembly.end()
+    return "".join([*parts, text[copied_end:]])
 
 
 def _places(text: str) -> Iterator[re.Match[str]]:
@@ -62,12 +62,12 @@ class Files:
 
     def rewrite(self) -> dict[Path, str]:
         """Return the new texts of the files that clang does not accept."""
-        found = {}
+        changed_texts = {}
         for path, content in self.all.items():
             text = content.decode("latin-1")
             if _IS_CANDIDATE.search(content) and (changed := rewrite(text)) != text:
-                found[path] = changed
-        return found
+                changed_texts[path] = changed
+        return changed_texts
 
 
 def read_files(source: Path, folders: Sequence[Path]) -> Files:
@@ -100,7 +100,11 @@ def _first_file(name: str, folders: Iterable[Path]) -> list[Path]:
 
 def include_folders(arguments: Sequence[str]) -> list[Path]:
     """Return the folders that ``-I`` names in a compiler's arguments."""
-    return [Path(one[2:]) for one in arguments if one.startswith("-I") and len(one) > 2]
+    return [
+        Path(argument[2:])
+        for argument in arguments
+        if argument.startswith("-I") and len(argument) > 2
+    ]
 
 
 def overlay(copies: dict[Path, Path]) -> str:

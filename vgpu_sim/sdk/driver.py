@@ -137,25 +137,27 @@ class Compilation:
 
         ``first`` are arguments of the first compilation.
         """
-        found = {}
+        code_by_target = {}
         for target in self.targets:
             stem = f"{Path(source).stem}.sm_{target}"
-            more = list(first) if target == self.targets[0] else []
+            extra_arguments = list(first) if target == self.targets[0] else []
             if not self.options.relocatable:
                 output = self.steps.file(stem, ".ptx")
-                found[target] = self.steps.read(self.write_ptx(source, target, more, output))
+                code_by_target[target] = self.steps.read(
+                    self.write_ptx(source, target, extra_arguments, output)
+                )
                 continue
-            flags = ["-S", "-emit-llvm", *self.identity(source), *more]
+            flags = ["-S", "-emit-llvm", *self.identity(source), *extra_arguments]
             code = self.compile_device(source, target, flags, self.steps.file(stem, ".ll"))
             if annotations.is_used(self.files(source).own):
                 if self.clang.version < annotations.MARKS_CLUSTERS:
                     needed = f"clang {annotations.MARKS_CLUSTERS} or newer"
                     raise CompileError(f"{source}: __cluster_dims__ with -rdc=true needs {needed}")
                 code = self.rewrite(code, annotations.mark_device)
-            found[target] = device_link.assemble(
+            code_by_target[target] = device_link.assemble(
                 self.clang, self.steps, self.steps.read(code), target, stem
             )
-        return found
+        return code_by_target
 
     def identity(self, source: str) -> list[str]:
         """Return the flags that make both sides agree on the names of kernels and variables."""
@@ -241,16 +243,16 @@ class Compilation:
         flags = self.options.dependencies
         if not {"-MD", "-MMD"} & set(flags):
             return flags
-        kept = output
+        lasting_output = output
         if self.options.phase in ("link", "archive", "device-link"):
-            kept = Path(self.options.output or "a.out")
-        found = list(flags)
+            lasting_output = Path(self.options.output or "a.out")
+        dependency_flags = list(flags)
         if not any(flag.startswith("-MF") for flag in flags):
-            stem = kept.with_suffix("") if kept == output else Path(source).stem
-            found.append(f"-MF{stem}.d")
+            stem = lasting_output.with_suffix("") if lasting_output == output else Path(source).stem
+            dependency_flags.append(f"-MF{stem}.d")
         if not any(flag.startswith(("-MT", "-MQ")) for flag in flags):
-            found.append(f"-MQ{self.options.output or kept}")
-        return found
+            dependency_flags.append(f"-MQ{self.options.output or lasting_output}")
+        return dependency_flags
 
     def is_cuda(self, source: str) -> bool:
         """Return whether an input is compiled as CUDA."""
@@ -275,8 +277,8 @@ class Compilation:
     def link(self) -> None:
         """Link the inputs to a program or shared library."""
         options = self.options
-        made = self.objects()
-        arguments = [made.get(word, word) for word in options.link]
+        objects_by_source = self.objects()
+        arguments = [objects_by_source.get(word, word) for word in options.link]
         device = [word for word in arguments if not word.startswith("-")]
         folders = [Path(word[2:]) for word in arguments if word.startswith("-L")]
         libraries = [word[2:] for word in arguments if word.startswith("-l")]
@@ -298,8 +300,8 @@ class Compilation:
 
     def device_link_only(self) -> None:
         """Write the object that ``-dlink`` makes from objects of separate compilation."""
-        made = self.objects()
-        inputs = [made.get(word, word) for word in self.options.inputs]
+        objects_by_source = self.objects()
+        inputs = [objects_by_source.get(word, word) for word in self.options.inputs]
         stub = device_link.link(self.clang, self.steps, inputs, self.targets, self.options)
         output = self.options.output or "a_dlink.o"
         if stub and not self.steps.dry_run:
@@ -312,8 +314,8 @@ class Compilation:
         for name in self.options.inputs:
             if not self.is_source(name) and not _is_object(name):
                 raise CompileError(f"{name}: neither a source nor an object")
-        made = self.objects()
-        inputs = [made.get(word, word) for word in self.options.inputs]
+        objects_by_source = self.objects()
+        inputs = [objects_by_source.get(word, word) for word in self.options.inputs]
         self.steps.run(["ar", "rcs", self.options.output or "a.a", *inputs])
 
     def sources(self) -> list[str]:

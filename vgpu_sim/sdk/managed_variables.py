@@ -81,12 +81,12 @@ class _Rewriting:
         used = self._any.findall(_STRING.sub("", line))
         name = line.split(" = ")[0]
         if name in self._names:
-            found = _DEFINITION.match(line)
-            if not found or " external " in found[1]:
+            match = _DEFINITION.match(line)
+            if not match or " external " in match[1]:
                 raise CompileError(
                     f"the managed variable {name[1:]} must be defined in the source that uses it"
                 )
-            yield f"{found[1]}global ptr null, align 8"
+            yield f"{match[1]}global ptr null, align 8"
             return
         if used and line.startswith("@") and not line.startswith("@llvm."):
             raise CompileError(
@@ -114,17 +114,17 @@ class _Rewriting:
         yield from early
         yield from late
 
-    def _use(self, line: str, before: list[str]) -> Iterator[str]:
-        """Yield an instruction that uses registers; append what computes these to ``before``."""
-        while found := self._any.search(line):
+    def _use(self, line: str, prelude: list[str]) -> Iterator[str]:
+        """Yield an instruction that uses registers; append what computes these to ``prelude``."""
+        while match := self._any.search(line):
             register = self._register()
-            before.append(f"  {register} = call ptr {_ADDRESS}(ptr {found[0]})")
-            line = line[: found.start()] + register + line[found.end() :]
-            start = found.start()
+            prelude.append(f"  {register} = call ptr {_ADDRESS}(ptr {match[0]})")
+            line = line[: match.start()] + register + line[match.end() :]
+            start = match.start()
             while outer := _enclosing(line, start, register):
                 start, end, instruction = outer
                 register = self._register()
-                before.append(f"  {register} = {instruction}")
+                prelude.append(f"  {register} = {instruction}")
                 line = line[:start] + register + line[end:]
         yield line
 
@@ -143,8 +143,8 @@ def _enclosing(line: str, at: int, register: str) -> tuple[int, int, str] | None
     if opened is None:
         return None
     head = line[: opened + 1]
-    found = _CONSTANT.search(head)
-    if not found:
+    match = _CONSTANT.search(head)
+    if not match:
         word = head[:-1].rstrip().rsplit(" ", 1)[-1]
         if word.startswith(("@", "%")) or word.endswith('"'):  # arguments of a call or of asm
             return None
@@ -154,7 +154,7 @@ def _enclosing(line: str, at: int, register: str) -> tuple[int, int, str] | None
         )
     end = _closing(line, opened)
     inside = line[opened + 1 : end]
-    return found.start(), end + 1, f"{found[1]}{found[2]} {inside}"
+    return match.start(), end + 1, f"{match[1]}{match[2]} {inside}"
 
 
 def _opening(line: str, at: int) -> int | None:

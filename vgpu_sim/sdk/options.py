@@ -66,7 +66,7 @@ def _add(name: str, prefix: str = "", *, split: bool = False) -> _Setter:
 
     def apply(options: Options, value: str) -> None:
         values = _split(value) if split else [value]
-        getattr(options, name).extend(prefix + one for one in values)
+        getattr(options, name).extend(prefix + part for part in values)
 
     return apply
 
@@ -101,13 +101,13 @@ def _compiler(options: Options, value: str) -> None:
 
 
 def _linker(options: Options, value: str) -> None:
-    for one in _split_words(value):
-        options.link += ["-Xlinker", one]
+    for word in _split_words(value):
+        options.link += ["-Xlinker", word]
 
 
 def _split(value: str) -> list[str]:
     """Split a list at its commas; a backslash before a comma keeps the comma."""
-    return [one.replace("\0", ",") for one in value.replace("\\,", "\0").split(",") if one]
+    return [part.replace("\0", ",") for part in value.replace("\\,", "\0").split(",") if part]
 
 
 def _split_words(value: str) -> list[str]:
@@ -279,17 +279,17 @@ def parse(arguments: list[str]) -> Options:
         CompileError: an option is unknown, lacks its value, or names what cannot exist here.
     """
     options = Options()
-    rest = iter(_expand(arguments))
-    for argument in rest:
+    remaining_arguments = iter(_expand(arguments))
+    for argument in remaining_arguments:
         if not argument.startswith("-") or argument == "-":
             options.inputs.append(_file(argument))
             options.link.append(_file(argument))  # keeps its place among the libraries
         else:
-            _apply(options, argument, rest)
+            _apply(options, argument, remaining_arguments)
     return options
 
 
-def _apply(options: Options, argument: str, rest: Iterator[str]) -> None:
+def _apply(options: Options, argument: str, remaining_arguments: Iterator[str]) -> None:
     name, equals, value = argument.lstrip("-").partition("=")
     single = not argument.startswith("--")
     if name in _FLAGS and not equals:
@@ -299,7 +299,7 @@ def _apply(options: Options, argument: str, rest: Iterator[str]) -> None:
     elif name in _VALUES:
         if not equals:
             try:
-                value = next(rest)
+                value = next(remaining_arguments)
             except StopIteration:
                 raise CompileError(f"{argument}: an argument is missing") from None
         _VALUES[name](options, value)
@@ -316,11 +316,11 @@ def _apply(options: Options, argument: str, rest: Iterator[str]) -> None:
 
 def _expand(arguments: list[str]) -> Iterator[str]:
     """Yield the arguments, with those of ``-optf FILE`` and ``--options-file=FILE`` in place."""
-    rest = iter(arguments)
-    for argument in rest:
+    remaining_arguments = iter(arguments)
+    for argument in remaining_arguments:
         name, _, value = argument.lstrip("-").partition("=")
         if argument.startswith("-") and name in ("optf", "options-file"):
-            path = value or next(rest, "")
+            path = value or next(remaining_arguments, "")
             try:
                 words = Path(path).read_text()
             except OSError as err:

@@ -52,15 +52,15 @@ def run_clang(steps: Steps, command: Sequence[str | Path], output: Path, source:
 
 def find_circular(code: bytes) -> list[str]:
     """Return the names of the variables of LLVM IR whose initializers lead back to themselves."""
-    uses = {found[1]: set(_NAMED.findall(found[2])) for found in _VARIABLE.finditer(code)}
+    uses = {match[1]: set(_NAMED.findall(match[2])) for match in _VARIABLE.finditer(code)}
     circular = []
     for name, named in uses.items():
         reached: set[bytes] = set()
         waiting = list(named)
         while waiting:
-            if (one := waiting.pop()) not in reached:
-                reached.add(one)
-                waiting += uses.get(one, ())
+            if (variable := waiting.pop()) not in reached:
+                reached.add(variable)
+                waiting += uses.get(variable, ())
         if name in reached:
             circular.append(_read_name(name.decode("latin-1")))
     return sorted(circular)
@@ -72,9 +72,9 @@ def _read_name(name: str) -> str:
     parts, at = [], 2
     if not name.startswith("_Z"):
         return name
-    while found := _PART.match(name, at):
-        at = found.end() + int(found[1])
-        parts.append(name[found.end() : at])
+    while match := _PART.match(name, at):
+        at = match.end() + int(match[1])
+        parts.append(name[match.end() : at])
     return "::".join(part for part in parts if part != "_GLOBAL__N_1") or name
 
 

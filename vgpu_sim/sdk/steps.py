@@ -20,28 +20,30 @@ class Steps:
     dry_run: bool = False
     count: int = field(default=0)
 
-    def run(self, command: Sequence[str | Path], known: Sequence[str] = ()) -> None:
+    def run(self, command: Sequence[str | Path], known_failures: Sequence[str] = ()) -> None:
         """Run a tool; its messages go to the terminal.
 
         Raises:
-            KnownFailureError: the tool failed with a message that contains a text of ``known``;
-                its messages are not printed.
+            KnownFailureError: the tool failed with a message that contains a text of
+                ``known_failures``; its messages are not printed.
             CompileError: the tool failed; it has the tool's exit status.
         """
-        words = [_word(one) for one in command]
-        if known and sys.stderr.isatty():
+        words = [_word(word) for word in command]
+        if known_failures and sys.stderr.isatty():
             words.append("-fcolor-diagnostics")
         self.show(shlex.join(words))
         if self.dry_run:
             return
         try:
-            done = subprocess.run(words, check=False, stderr=subprocess.PIPE if known else None)
+            process = subprocess.run(
+                words, check=False, stderr=subprocess.PIPE if known_failures else None
+            )
         except OSError as err:
             raise CompileError(f"{words[0]}: {err.strerror}") from err
-        status = done.returncode
-        if known:
-            messages = done.stderr.decode(errors="replace")
-            if status and any(text in messages for text in known):
+        status = process.returncode
+        if known_failures:
+            messages = process.stderr.decode(errors="replace")
+            if status and any(text in messages for text in known_failures):
                 raise KnownFailureError(messages, status)
             sys.stderr.write(messages)
             sys.stderr.flush()
@@ -78,6 +80,10 @@ class Steps:
         return b"" if self.dry_run else path.read_bytes()
 
 
-def _word(one: str | Path) -> str:
+def _word(argument: str | Path) -> str:
     # Tools take a name with one of these characters for a response file or an option.
-    return f"./{one}" if isinstance(one, Path) and str(one).startswith(("@", "-")) else str(one)
+    return (
+        f"./{argument}"
+        if isinstance(argument, Path) and str(argument).startswith(("@", "-"))
+        else str(argument)
+    )

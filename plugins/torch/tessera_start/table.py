@@ -56,7 +56,7 @@ def new_value(variable: Variable, current: str | None) -> str:
         return variable.value if current is None else current
     flag = variable.value.partition("=")[0]
     flags = (current or "").split()
-    if any(one.partition("=")[0] == flag for one in flags):
+    if any(option.partition("=")[0] == flag for option in flags):
         return current or ""
     return " ".join(filter(None, (current, variable.value)))
 
@@ -64,19 +64,21 @@ def new_value(variable: Variable, current: str | None) -> str:
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables with the values that programs in an environment need."""
     _, variables = read()
-    return {one.name: new_value(one, environment.get(one.name)) for one in variables}
+    return {
+        variable.name: new_value(variable, environment.get(variable.name)) for variable in variables
+    }
 
 
 def defaults() -> dict[str, str]:
     """Return the variables that need no other value, to be replaced by those of a container."""
     _, variables = read()
-    return {one.name: one.value for one in variables if not one.append}
+    return {variable.name: variable.value for variable in variables if not variable.append}
 
 
 def describe() -> str:
     """Return the variables and their values for a list in a help text."""
     _, variables = read()
-    return ", ".join(f"{one.name}={one.value}" for one in variables)
+    return ", ".join(f"{variable.name}={variable.value}" for variable in variables)
 
 
 def find_cuda(framework: Framework, path: list[str] | None = None) -> tuple[bool, str]:

@@ -27,27 +27,31 @@ class Arguments:
         key: list[Any] = [torch.get_default_dtype()]
         flags = signature.numbers
         alpha = signature.alpha
-        for i, one in enumerate(inputs):
-            if isinstance(one, torch.Tensor):
-                key.append(self._add(one, i))
-                self.spec.append("t" if one.is_cuda else "n")
-            elif isinstance(one, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in one):
-                key.append(tuple(None if x is None else self._add(x) for x in one))
-                self.spec.append([None if x is None else "t" if x.is_cuda else "n" for x in one])
+        for i, argument in enumerate(inputs):
+            if isinstance(argument, torch.Tensor):
+                key.append(self._add(argument, i))
+                self.spec.append("t" if argument.is_cuda else "n")
+            elif isinstance(argument, (list, tuple)) and any(
+                isinstance(x, torch.Tensor) for x in argument
+            ):
+                key.append(tuple(None if x is None else self._add(x) for x in argument))
+                self.spec.append(
+                    [None if x is None else "t" if x.is_cuda else "n" for x in argument]
+                )
             elif (
                 flags[i]
                 and not fixed
-                and type(one) in (int, float)
-                and not (i == alpha and one == 1)
+                and type(argument) in (int, float)
+                and not (i == alpha and argument == 1)
             ):
-                key.append(type(one))
-                self.numbers.append(one)
+                key.append(type(argument))
+                self.numbers.append(argument)
                 self.places.append(i)
                 self.spec.append("n")
             else:
-                value = tuple(one) if isinstance(one, list) else one
+                value = tuple(argument) if isinstance(argument, list) else argument
                 key.append((type(value), repr(value) if type(value) in _BY_TEXT else value))
-                self.spec.append(("c", one))
+                self.spec.append(("c", argument))
         self.key = tuple(key)
 
     def _add(self, tensor: Any, position: int = -1) -> tuple[Any, ...]:
@@ -68,24 +72,31 @@ class Arguments:
         """Return whether numbers need double precision."""
         if torch.get_default_dtype() in _WIDE:
             return True
-        return any(one.dtype in _WIDE for one in self.tensors)
+        return any(tensor.dtype in _WIDE for tensor in self.tensors)
 
     def has_python_numbers(self) -> bool:
         """Return whether a kernel is given numbers of the program."""
-        return any(not isinstance(one, torch.Tensor) for one in self.numbers)
+        return any(not isinstance(number, torch.Tensor) for number in self.numbers)
 
     def passed_numbers(self, wide: bool) -> list[Any]:
         """Return the numbers as a kernel gets them."""
         return [
-            one if isinstance(one, torch.Tensor) else _as_tensor(one, wide) for one in self.numbers
+            number if isinstance(number, torch.Tensor) else _as_tensor(number, wide)
+            for number in self.numbers
         ]
 
     def rebuild(self, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         """Return the arguments with other tensors and numbers."""
-        left, right = iter(tensors), iter(numbers)
+        remaining_tensors, remaining_numbers = iter(tensors), iter(numbers)
 
         def take(kind: Any) -> Any:
-            return None if kind is None else next(left) if kind == "t" else next(right)
+            return (
+                None
+                if kind is None
+                else next(remaining_tensors)
+                if kind == "t"
+                else next(remaining_numbers)
+            )
 
         return [
             kind[1]
@@ -98,7 +109,7 @@ class Arguments:
 
     def check_devices(self) -> None:
         """Raise RuntimeError if tensors are on different devices."""
-        places = {one.device for one in self.tensors}
+        places = {tensor.device for tensor in self.tensors}
         if len(places) > 1:
             names = ", ".join(sorted(str(place) for place in places))
             raise RuntimeError(
@@ -109,14 +120,14 @@ class Arguments:
 
 def _as_tensor(value: Any, wide: bool) -> Any:
     key = (type(value), value, wide, str(value) if value == 0 else "")
-    kept = _NUMBERS.get(key)
-    if kept is None:
+    cached_tensor = _NUMBERS.get(key)
+    if cached_tensor is None:
         dtype = torch.int64 if isinstance(value, int) else torch.float64 if wide else torch.float32
-        kept = torch.tensor(value, dtype=dtype)
+        cached_tensor = torch.tensor(value, dtype=dtype)
         if len(_NUMBERS) >= _KEPT_NUMBERS:
             _NUMBERS.clear()
-        _NUMBERS[key] = kept
-    return kept
+        _NUMBERS[key] = cached_tensor
+    return cached_tensor
 
 
 def on_device(device: Any, common: Any) -> Callable[[Any], Any]:

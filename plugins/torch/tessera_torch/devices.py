@@ -29,8 +29,8 @@ def _is_available(tensors: Iterable[Any]) -> bool:
     return False
 
 
-def _device(one: Any) -> torch.device:
-    return torch.device("cuda", one) if isinstance(one, int) else torch.device(one)
+def _device(device: Any) -> torch.device:
+    return torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
 
 
 def _broadcast(tensor: Any, devices: Any = None, *, out: Any = None) -> Any:
@@ -45,15 +45,15 @@ def _broadcast(tensor: Any, devices: Any = None, *, out: Any = None) -> Any:
             if target.data_ptr() != tensor.data_ptr() or target.device != tensor.device:
                 target.copy_(tensor, non_blocking=True)
         return tuple(out)
-    return tuple(tensor.to(_device(one), non_blocking=True) for one in devices)
+    return tuple(tensor.to(_device(device), non_blocking=True) for device in devices)
 
 
 def _broadcast_coalesced(
     tensors: Sequence[Any], devices: Sequence[Any], buffer_size: int = 10485760
 ) -> list[tuple[Any, ...]]:
     """Copy tensors to devices; those of the first device are the tensors themselves."""
-    places = [_device(one) for one in devices]
-    for one in tensors:
-        if one.device != places[0]:
+    places = [_device(device) for device in devices]
+    for tensor in tensors:
+        if tensor.device != places[0]:
             raise RuntimeError(f"all tensors must be on devices[0]: {places[0]}")
-    return [tuple(one.to(place, non_blocking=True) for one in tensors) for place in places]
+    return [tuple(tensor.to(place, non_blocking=True) for tensor in tensors) for place in places]

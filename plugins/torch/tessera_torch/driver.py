@@ -37,7 +37,7 @@ def find() -> tuple[str, ...]:
 def is_tessera() -> bool:
     """Return whether this process has loaded Tessera's libcuda, and no other."""
     try:
-        found = find()
-        return bool(found) and all(has_mark(path) for path in found)
+        paths = find()
+        return bool(paths) and all(has_mark(path) for path in paths)
     except (OSError, ValueError):
         return False

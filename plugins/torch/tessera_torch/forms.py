@@ -35,10 +35,10 @@ def _widen(dtype: Any, *operands: Any) -> tuple[Any, ...]:
     inner = torch.float64 if dtype == torch.float64 else torch.float32
     device = operands[0].device
     return tuple(
-        one.to(inner)
-        if isinstance(one, torch.Tensor)
-        else torch.full((), one, dtype=inner, device=device)
-        for one in operands
+        operand.to(inner)
+        if isinstance(operand, torch.Tensor)
+        else torch.full((), operand, dtype=inner, device=device)
+        for operand in operands
     )
 
 
@@ -72,9 +72,11 @@ def _divide_integers_down(first: Any, second: Any) -> Any:
 
 def _divide_down(first: Any, second: Any) -> Any:
     """Return Python's quotient: 1.0 // 0.1 is 9, although 1.0 / 0.1 is rounded to 10."""
-    rest = torch.fmod(first, second)
-    quotient = (first - rest) / second
-    quotient = torch.where((rest != 0) & ((second < 0) != (rest < 0)), quotient - 1, quotient)
+    remainder = torch.fmod(first, second)
+    quotient = (first - remainder) / second
+    quotient = torch.where(
+        (remainder != 0) & ((second < 0) != (remainder < 0)), quotient - 1, quotient
+    )
     floor = torch.floor(quotient)
     floor = torch.where(quotient - floor > 0.5, floor + 1, floor)
     plain = first / second
@@ -86,8 +88,10 @@ def _take_remainder(first: Any, second: Any) -> Any:
     """Return the exact remainder, also where the quotient has more digits than the type."""
     if not torch.result_type(first, second).is_floating_point:
         return torch.ops.aten.remainder.Tensor(first, second)
-    rest = torch.fmod(first, second)
-    return torch.where((rest != 0) & ((second < 0) != (rest < 0)), rest + second, rest)
+    remainder = torch.fmod(first, second)
+    return torch.where(
+        (remainder != 0) & ((second < 0) != (remainder < 0)), remainder + second, remainder
+    )
 
 
 def _shrink(x: Any, lambd: Any) -> Any:
@@ -125,8 +129,8 @@ def _differentiate_weight_norm(
 ) -> Any:
     """Return the gradients of what ``length * direction / norms`` is computed from."""
     wide = gradient.to(norms.dtype), direction.to(norms.dtype), length.to(norms.dtype)
-    others = [i for i in range(direction.dim()) if i != dim % direction.dim()]
-    sums = (wide[0] * wide[1]).sum(others, keepdim=True)
+    reduced_dims = [i for i in range(direction.dim()) if i != dim % direction.dim()]
+    sums = (wide[0] * wide[1]).sum(reduced_dims, keepdim=True)
     of_direction = wide[2] / norms * (wide[0] - wide[1] * (sums / (norms * norms)))
     return of_direction.to(direction.dtype), (sums / norms).to(length.dtype)
 

@@ -55,57 +55,59 @@ class General:
                 if signature.writes
                 else float8.as_floats_within(results, eight)
             )
-        given = Arguments(signature, signature.without_targets(full), self._fixed)
+        arguments = Arguments(signature, signature.without_targets(full), self._fixed)
         targets = signature.targets(full)
         if targets:
             # out= is written after the result is computed, so it may share memory with inputs.
-            check_overlap(targets, () if signature.is_out else given.tensors)
+            check_overlap(targets, () if signature.is_out else arguments.tensors)
             check_inner_overlap(targets)
             if signature.name.partition(".")[0] in _APART:
-                check_apart(targets[0], given.tensors[1:])
+                check_apart(targets[0], arguments.tensors[1:])
         if not signature.is_out:
-            return self._try(given, full, recorder)
-        results = self._try(given, signature.without_targets(full))
+            return self._try(arguments, full, recorder)
+        results = self._try(arguments, signature.without_targets(full))
         listed = (results,) if self._single else results
-        for target, one in zip(targets, listed, strict=True):
-            write(signature.name, target, one)
+        for target, output in zip(targets, listed, strict=True):
+            write(signature.name, target, output)
         return signature.answer(full)
 
-    def _try(self, given: Arguments, full: list[Any], recorder: Recorder | None = None) -> Any:
+    def _try(self, arguments: Arguments, full: list[Any], recorder: Recorder | None = None) -> Any:
         try:
-            return self._run(given, full, recorder)
+            return self._run(arguments, full, recorder)
         except Nested:
             raise
         except Exception:
-            if self._fixed or not given.has_python_numbers():
+            if self._fixed or not arguments.has_python_numbers():
                 raise
             inputs = full if self.signature.is_out else self.signature.without_targets(full)
             results = self._run(Arguments(self.signature, inputs, True), full)
             self._fixed = True  # PyTorch's formula wants Python's numbers
             return results
 
-    def _run(self, given: Arguments, full: Sequence[Any], recorder: Recorder | None = None) -> Any:
-        layouts = [layout_of(one) for one in given.tensors]
-        key = (given.key, *layouts)
+    def _run(
+        self, arguments: Arguments, full: Sequence[Any], recorder: Recorder | None = None
+    ) -> Any:
+        layouts = [layout_of(tensor) for tensor in arguments.tensors]
+        key = (arguments.key, *layouts)
         values = [
             value
-            for one, own in zip(given.tensors, layouts, strict=True)
-            for value in own.values(one)
+            for tensor, own in zip(arguments.tensors, layouts, strict=True)
+            for value in own.values(tensor)
         ]
         kernels = self._kernels.setdefault(key, [])
         for kernel, exact in kernels:
             if values == exact if exact is not None else kernel.accepts(values):
                 break
         else:
-            kernel, exact = self._compile(given, full, layouts, values)
+            kernel, exact = self._compile(arguments, full, layouts, values)
             if len(kernels) < _MOST_KERNELS:
                 kernels.append((kernel, exact))
-        passed = [*given.passed_numbers(given.is_wide()), *given.tensors]
+        passed = [*arguments.passed_numbers(arguments.is_wide()), *arguments.tensors]
         everything = passed if exact is not None else [*values, *passed]
         if recorder is None:
             results = kernel.run(everything)
         else:
-            results = recorder.run(kernel, everything, self.signature.places(given.places))
+            results = recorder.run(kernel, everything, self.signature.places(arguments.places))
         if self.signature.writes and not self.signature.is_out:
             return self.signature.answer(full)
         if self._listed:
@@ -113,10 +115,14 @@ class General:
         return results[0] if self._single else tuple(results)
 
     def _compile(
-        self, given: Arguments, full: Sequence[Any], layouts: Sequence[Layout], values: list[int]
+        self,
+        arguments: Arguments,
+        full: Sequence[Any],
+        layouts: Sequence[Layout],
+        values: list[int],
     ) -> tuple[Any, list[int] | None]:
-        given.check_devices()
-        check_float8(self.signature, given)
+        arguments.check_devices()
+        check_float8(self.signature, arguments)
         with compiling(self.signature.name):
             started = time.perf_counter()
             if self.signature.is_out:
@@ -124,54 +130,56 @@ class General:
             else:
                 infer(self.signature, full)
             try:
-                kernel, exact = self._attempt(given, full, layouts, symbolic=True), None
+                kernel, exact = self._attempt(arguments, full, layouts, symbolic=True), None
             except Exception as err:  # noqa: BLE001 symbolic sizes are an attempt: exact ones follow
                 counts.log(f"{self.signature.name}: exact sizes, because {_first_line(err)}")
-                kernel, exact = self._attempt(given, full, layouts, symbolic=False), values
+                kernel, exact = self._attempt(arguments, full, layouts, symbolic=False), values
         spent = time.perf_counter() - started
         counts.COMPILED[self.signature.name] += 1
         counts.SECONDS[self.signature.name] += spent
-        counts.log(f"{self.signature.name}: {given.key}, {layouts}, {spent:.2f} s")
+        counts.log(f"{self.signature.name}: {arguments.key}, {layouts}, {spent:.2f} s")
         return kernel, exact
 
     def _attempt(
-        self, given: Arguments, full: Sequence[Any], layouts: Sequence[Layout], symbolic: bool
+        self, arguments: Arguments, full: Sequence[Any], layouts: Sequence[Layout], symbolic: bool
     ) -> Any:
         from tessera_torch.tracing import Inputs, compile_function
 
         inputs = Inputs()
         described = []
-        for one, own in zip(given.tensors, layouts, strict=True):
+        for tensor, own in zip(arguments.tensors, layouts, strict=True):
             if symbolic:
-                sizes, strides = own.symbols(one, inputs.symbol)
+                sizes, strides = own.symbols(tensor, inputs.symbol)
             else:
-                sizes, strides = tuple(one.shape), one.stride()
-            described.append((sizes, strides, one, own.aligned))
-        inputs.numbers(given.numbers, given.is_wide())
-        for sizes, strides, one, aligned in described:
-            inputs.tensor(sizes, strides, one, aligned)
-        return compile_function(self._function(given), inputs, self._own)
+                sizes, strides = tuple(tensor.shape), tensor.stride()
+            described.append((sizes, strides, tensor, own.aligned))
+        inputs.numbers(arguments.numbers, arguments.is_wide())
+        for sizes, strides, tensor, aligned in described:
+            inputs.tensor(sizes, strides, tensor, aligned)
+        return compile_function(self._function(arguments), inputs, self._own)
 
-    def _function(self, given: Arguments) -> Any:
+    def _function(self, call_arguments: Arguments) -> Any:
         signature = self.signature
-        device = given.tensors[0].device if given.tensors else torch.device("cuda")
+        device = (
+            call_arguments.tensors[0].device if call_arguments.tensors else torch.device("cuda")
+        )
         bring = on_device(device, None)
-        scaled = signature.alpha >= 0 and given.spec[signature.alpha] == "n"
-        numbers = len(given.numbers)
+        scaled = signature.alpha >= 0 and call_arguments.spec[signature.alpha] == "n"
+        numbers = len(call_arguments.numbers)
         in_place = bool(signature.writes) and not signature.is_out
         is_promoted = signature.name.partition(".")[0] in ALSO_PROMOTED
-        operands = Operands(signature, given, (None,)) if is_promoted else given
+        operands = Operands(signature, call_arguments, (None,)) if is_promoted else call_arguments
 
         def function(*values: Any) -> Any:
-            brought = [bring(one) for one in values[:numbers]]
+            brought = [bring(number) for number in values[:numbers]]
             arguments = operands.rebuild(values[numbers:], brought)
             results = self.formula(list(arguments), scaled)
             listed = tuple(results) if isinstance(results, (tuple, list)) else (results,)
             if not in_place:
                 return listed
-            for position, one in zip(signature.writes, listed, strict=True):
+            for position, output in zip(signature.writes, listed, strict=True):
                 target = arguments[position]
-                converted = one if one.dtype == target.dtype else one.to(target.dtype)
+                converted = output if output.dtype == target.dtype else output.to(target.dtype)
                 torch.ops.aten.copy_.default(target, converted.expand(target.shape))
             return ()
 

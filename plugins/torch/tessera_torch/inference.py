@@ -34,7 +34,7 @@ class NotInferred(Exception):
 def infer(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
     """Return the types of the functional form's results. Raises what ``infer_results`` raises."""
     results = infer_results(signature, full)
-    return tuple(one.dtype if isinstance(one, torch.Tensor) else None for one in results)
+    return tuple(output.dtype if isinstance(output, torch.Tensor) else None for output in results)
 
 
 def infer_results(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
@@ -46,11 +46,13 @@ def infer_results(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
     """
     mode = FakeTensorMode(allow_fallback_kernels=False)
 
-    def fake(one: Any) -> Any:
-        if not isinstance(one, torch.Tensor):
-            return one
+    def fake(argument: Any) -> Any:
+        if not isinstance(argument, torch.Tensor):
+            return argument
         with mode:
-            return torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device=one.device)
+            return torch.empty_strided(
+                argument.shape, argument.stride(), dtype=argument.dtype, device=argument.device
+            )
 
     in_place = bool(signature.writes) and not signature.is_out
     try:
@@ -73,6 +75,6 @@ def infer_results(signature: Signature, full: Sequence[Any]) -> tuple[Any, ...]:
 
 def _check_casts(results: Any, targets: Sequence[Any]) -> None:
     listed = results if isinstance(results, (tuple, list)) else (results,)
-    for one, target in zip(listed, targets, strict=False):
-        if isinstance(one, torch.Tensor) and isinstance(target, torch.Tensor):
-            check_cast(one.dtype, target.dtype)
+    for output, target in zip(listed, targets, strict=False):
+        if isinstance(output, torch.Tensor) and isinstance(target, torch.Tensor):
+            check_cast(output.dtype, target.dtype)

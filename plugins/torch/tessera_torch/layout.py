@@ -63,11 +63,11 @@ def broadcast_to(own: Ints, shape: Ints) -> Ints | None:
 def expand(shape: Ints, own: Ints, strides: Ints) -> Ints:
     """Return an operand's strides in the common shape: 0 where it is repeated."""
     lead = len(shape) - len(own)
-    kept = (
+    kept_strides = (
         0 if n == 1 and shape[lead + i] != 1 else s
         for i, (n, s) in enumerate(zip(own, strides, strict=True))
     )
-    return (0,) * lead + tuple(kept)
+    return (0,) * lead + tuple(kept_strides)
 
 
 def contiguous_strides(shape: Sequence[int]) -> Ints:
@@ -184,11 +184,11 @@ def are_channels_last(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """
     if strides[1] == 0:
         return False
-    least = 0
+    minimum_stride = 0
     for dimension in (1, *range(len(sizes) - 1, 1, -1), 0):
-        if sizes[dimension] == 0 or strides[dimension] < least:
+        if sizes[dimension] == 0 or strides[dimension] < minimum_stride:
             return False
-        if dimension == 0 and least == strides[1]:
+        if dimension == 0 and minimum_stride == strides[1]:
             return False
-        least = strides[dimension] * sizes[dimension]
+        minimum_stride = strides[dimension] * sizes[dimension]
     return True

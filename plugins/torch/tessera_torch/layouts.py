@@ -21,10 +21,10 @@ class Layout:
 
     def values(self, tensor: Any) -> list[int]:
         """Return the values of the symbols, in their order."""
-        found = [n for n in tensor.shape if n > 1]
+        symbol_values = [n for n in tensor.shape if n > 1]
         if self.order is None:
-            found.extend(s for s in tensor.stride() if s > 1)
-        return found
+            symbol_values.extend(s for s in tensor.stride() if s > 1)
+        return symbol_values
 
     def symbols(self, tensor: Any, symbol: Callable[[int], Any]) -> tuple[Any, Any]:
         """Return sizes and strides with a symbol for each value."""

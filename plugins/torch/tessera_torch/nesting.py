@@ -53,14 +53,14 @@ def _warns_only() -> bool:
 def quiet(names: Sequence[str]) -> Iterator[None]:
     """Let loggers of these names print nothing. The caller holds LOCK."""
     loggers = [logging.getLogger(name) for name in names]
-    before = [one.disabled for one in loggers]
-    for one in loggers:
-        one.disabled = True
+    earlier_states = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield
     finally:
-        for one, disabled in zip(loggers, before, strict=True):
-            one.disabled = disabled
+        for logger, disabled in zip(loggers, earlier_states, strict=True):
+            logger.disabled = disabled
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def without_fill() -> Iterator[None]:
     That mode also fills tensors where PyTorch has excluded modes in Python from this thread's
     dispatch (``torch.tensor``); inference and compilation need them. The caller holds LOCK.
     """
-    before = torch._C._get_deterministic_fill_uninitialized_memory()
+    earlier_setting = torch._C._get_deterministic_fill_uninitialized_memory()
     torch._C._set_deterministic_fill_uninitialized_memory(False)
     excluded = torch._C._dispatch_tls_local_exclude_set()
     for key in _PYTHON:
@@ -79,7 +79,7 @@ def without_fill() -> Iterator[None]:
         with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded):
             yield
     finally:
-        torch._C._set_deterministic_fill_uninitialized_memory(before)
+        torch._C._set_deterministic_fill_uninitialized_memory(earlier_setting)
 
 
 def hide_from_dynamo(kernel: Any) -> Any:

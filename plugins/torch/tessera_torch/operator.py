@@ -49,11 +49,11 @@ class Operator:
         if described is None:
             return self._call(arguments, keywords, None)
         key, tensors, numbers = described
-        known = self._repeated.get(key)
-        if known.__class__ is FunctionType:
-            result = known(tensors, numbers)
+        replay = self._repeated.get(key)
+        if replay.__class__ is FunctionType:
+            result = replay(tensors, numbers)
             return self._call(arguments, keywords, None) if result is NOT_REPEATED else result
-        return self._call(arguments, keywords, None if known is False else described)
+        return self._call(arguments, keywords, None if replay is False else described)
 
     def _call(
         self, arguments: Sequence[Any], keywords: dict[str, Any], described: Described | None
@@ -69,9 +69,9 @@ class Operator:
                 return compute_by_parts(signature, full)
             except Unsupported as err:
                 return refuse_or_fall_back(signature, arguments, keywords, err.reason)
-        known = self._refused.get(_key(full)) if self._refused else None
-        if known is not None:
-            return refuse_or_fall_back(signature, arguments, keywords, known)
+        refusal_reason = self._refused.get(_key(full)) if self._refused else None
+        if refusal_reason is not None:
+            return refuse_or_fall_back(signature, arguments, keywords, refusal_reason)
         try:
             if described is None or not self._has_come(described[0]):
                 return self._compute(full)
@@ -112,8 +112,10 @@ class Operator:
         assert self._compute is not None
         recorder = Recorder(self._places(arguments, keywords), described[1])
         result = self._compute(full, recorder)
-        after = describe(arguments, keywords, self._kinds, self._kinds_by_name)
-        is_same = after is not None and after[0] == key  # an out= tensor may have been resized
+        later_description = describe(arguments, keywords, self._kinds, self._kinds_by_name)
+        is_same = (
+            later_description is not None and later_description[0] == key
+        )  # an out= tensor may have been resized
         replay = recorder.make_replay(result, signature.targets(full)) if is_same else None
         self._repeated[key] = replay or False
         return result
@@ -123,7 +125,7 @@ class Operator:
         assert self._signature is not None
         positions = [*range(len(arguments)), *(self._signature.names.index(x) for x in keywords)]
         pairs = zip(positions, (*arguments, *keywords.values()), strict=True)
-        return [i for i, one in pairs if is_number(one, self._kinds[i])]
+        return [i for i, argument in pairs if is_number(argument, self._kinds[i])]
 
     def _set_kinds(self, names: Sequence[str], kinds: Sequence[int]) -> None:
         self._kinds_by_name = dict(zip(names, kinds, strict=True))
@@ -148,15 +150,17 @@ class Operator:
 
 def overload(name: str) -> Any:
     """Return an overload of aten by its name, such as ``add.Tensor``."""
-    packet, _, other = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), other or "default")
+    packet, _, overload_name = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload_name or "default")
 
 
-def _key(one: Any) -> Any:
+def _key(argument: Any) -> Any:
     """Return what a refusal depends on: types, shapes and strides, and all other values."""
-    if isinstance(one, torch.Tensor):
-        return one.dtype, one.device, tuple(one.shape), one.stride()
-    return tuple(_key(x) for x in one) if isinstance(one, (list, tuple)) else repr(one)
+    if isinstance(argument, torch.Tensor):
+        return argument.dtype, argument.device, tuple(argument.shape), argument.stride()
+    return (
+        tuple(_key(x) for x in argument) if isinstance(argument, (list, tuple)) else repr(argument)
+    )
 
 
 def _is_lasting(err: Exception) -> bool:

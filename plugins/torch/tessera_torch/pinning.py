@@ -30,10 +30,10 @@ def pin() -> Iterator[None]:
     name = f"Tessera sm_{major}{minor}"
     system["device"] = {"name": name}
     system["hash"] = hashlib.sha256(f"{name} {system['version']}".encode()).hexdigest()
-    before = DeviceProperties.__dict__["create"], CacheBase.__dict__["get_system"]
+    originals = DeviceProperties.__dict__["create"], CacheBase.__dict__["get_system"]
     DeviceProperties.create = create_pinned
     CacheBase.get_system = lambda: system
     try:
         yield
     finally:
-        DeviceProperties.create, CacheBase.get_system = before
+        DeviceProperties.create, CacheBase.get_system = originals

@@ -46,32 +46,32 @@ class Pointwise:
 
     def _call(self, full: list[Any], fixed: bool, recorder: Recorder | None = None) -> Any:
         signature = self.signature
-        given = Arguments(signature, signature.without_targets(full), fixed)
+        arguments = Arguments(signature, signature.without_targets(full), fixed)
         targets = signature.targets(full)
         if targets:
-            check_overlap(targets, given.tensors)
-        key = (given.key, tuple(one.dtype for one in targets))
+            check_overlap(targets, arguments.tensors)
+        key = (arguments.key, tuple(target.dtype for target in targets))
         dtypes = self._dtypes.get(key)
         if dtypes is None:
-            dtypes = self._dtypes[key] = self._infer(given, targets, full)
+            dtypes = self._dtypes[key] = self._infer(arguments, targets, full)
         if signature.is_out:
-            shape = broadcast_shapes(*(one.shape for one in given.tensors))
-            for one in targets:
-                resize(one, shape)
-        loop = self._loop(given, targets)
+            shape = broadcast_shapes(*(tensor.shape for tensor in arguments.tensors))
+            for target in targets:
+                resize(target, shape)
+        loop = self._loop(arguments, targets)
         written = targets or [
             torch.empty_strided(
-                loop.shape, loop.result_strides, dtype=dtype, device=given.tensors[0].device
+                loop.shape, loop.result_strides, dtype=dtype, device=arguments.tensors[0].device
             )
             for dtype in dtypes
         ]
         if written[0].numel():
             try:
-                self._run(given, written, bool(targets), loop, key, dtypes, recorder)
+                self._run(arguments, written, bool(targets), loop, key, dtypes, recorder)
             except Nested:
                 raise
             except Exception:
-                if fixed or not given.has_python_numbers():
+                if fixed or not arguments.has_python_numbers():
                     raise
                 results = self._call(full, True)
                 self._fixed = True  # PyTorch's formula wants Python's numbers
@@ -80,23 +80,29 @@ class Pointwise:
             return signature.answer(full)
         return written[0] if len(written) == 1 else tuple(written)
 
-    def _loop(self, given: Arguments, targets: Sequence[Any]) -> Iteration:
-        operands = [*targets, *(one for one in given.tensors if one.dim())]
-        first = operands[0] if operands else given.tensors[0]
+    def _loop(self, arguments: Arguments, targets: Sequence[Any]) -> Iteration:
+        operands = [*targets, *(tensor for tensor in arguments.tensors if tensor.dim())]
+        first = operands[0] if operands else arguments.tensors[0]
         shape = first.shape
-        if all(one.shape == shape and one.is_contiguous() for one in operands):
+        if all(tensor.shape == shape and tensor.is_contiguous() for tensor in operands):
             strides = first.stride()
             count = first.numel()
             if count < 2:
-                ones: tuple[int, ...] = ()
-                return Iteration(tuple(shape), strides, ones, (ones,) * len(operands), ones)
+                empty_strides: tuple[int, ...] = ()
+                return Iteration(
+                    tuple(shape),
+                    strides,
+                    empty_strides,
+                    (empty_strides,) * len(operands),
+                    empty_strides,
+                )
             flat = (1,)
             return Iteration(tuple(shape), strides, (count,), (flat,) * len(operands), flat)
-        described = [(tuple(one.shape), one.stride()) for one in operands]
+        described = [(tuple(tensor.shape), tensor.stride()) for tensor in operands]
         try:
             loop = layout.iterate(described, tuple(targets[0].shape) if targets else None)
         except ValueError as err:
-            common = broadcast_shapes(*(one.shape for one in [*targets, *given.tensors]))
+            common = broadcast_shapes(*(tensor.shape for tensor in [*targets, *arguments.tensors]))
             if targets:
                 raise RuntimeError(
                     f"output with shape {list(targets[0].shape)} doesn't match the broadcast shape"
@@ -108,7 +114,7 @@ class Pointwise:
 
     def _run(
         self,
-        given: Arguments,
+        arguments: Arguments,
         written: Sequence[Any],
         are_targets: bool,
         loop: Iteration,
@@ -123,32 +129,32 @@ class Pointwise:
         else:
             targets_strides = (loop.result_loop_strides,) * len(written)
             inputs_strides = loop.strides
-        passed = [as_bytes(one) for one in (*given.tensors, *written)]
-        aligned = tuple(one.data_ptr() % 16 == 0 for one in passed)
+        passed = [as_bytes(tensor) for tensor in (*arguments.tensors, *written)]
+        aligned = tuple(tensor.data_ptr() % 16 == 0 for tensor in passed)
         whole = (key, loop.pattern(not are_targets), aligned)
         values = [*loop.sizes]
         for strides in (*inputs_strides, *targets_strides):
             values.extend(s for s in strides if s > 1)
         kernels = self._kernels.setdefault(whole, [])
-        wide = given.is_wide()
+        wide = arguments.is_wide()
         for kernel in kernels:
             if kernel.accepts(values):
                 break
         else:
             kernel = self._compile(
-                given, written, loop, (inputs_strides, targets_strides), aligned, dtypes
+                arguments, written, loop, (inputs_strides, targets_strides), aligned, dtypes
             )
             kernels.append(kernel)
-        everything = [*values, *given.passed_numbers(wide), *passed]
+        everything = [*values, *arguments.passed_numbers(wide), *passed]
         if recorder is None:
             kernel.run(everything)
         else:
-            places = self.signature.places(given.places)
+            places = self.signature.places(arguments.places)
             recorder.run(kernel, everything, places, () if are_targets else written)
 
     def _compile(
         self,
-        given: Arguments,
+        arguments: Arguments,
         written: Sequence[Any],
         loop: Iteration,
         strides: tuple[Sequence[layout.Ints], Sequence[layout.Ints]],
@@ -167,51 +173,53 @@ class Pointwise:
             sizes = [inputs.symbol(hint + i) for i in range(rank)] or [1]
             described = []
             remaining = iter(strides[0])
-            for one in given.tensors:
-                own = next(remaining) if one.dim() else None
-                described.append((as_bytes(one), own))
+            for tensor in arguments.tensors:
+                own = next(remaining) if tensor.dim() else None
+                described.append((as_bytes(tensor), own))
             described.extend(zip(map(as_bytes, written), strides[1], strict=True))
             laid: list[tuple[Any, Any, Any]] = []
-            for one, own in described:
-                if own is None or (not one.dim() and not any(t.dim() for t in written)):
-                    laid.append((one, (), ()))
+            for tensor, own in described:
+                if own is None or (not tensor.dim() and not any(t.dim() for t in written)):
+                    laid.append((tensor, (), ()))
                     continue
                 step = hint + rank + len(laid)  # unlike all sizes, and unlike others' steps
                 symbols = [
                     s if s < 2 else inputs.symbol(2 * step ** (rank - i)) for i, s in enumerate(own)
                 ] or [1]
-                laid.append((one, sizes, symbols))
-            inputs.numbers(given.numbers, given.is_wide())
-            for (one, shape, own_strides), is_aligned in zip(laid, aligned, strict=True):
-                inputs.tensor(shape, own_strides, one, is_aligned)
+                laid.append((tensor, sizes, symbols))
+            inputs.numbers(arguments.numbers, arguments.is_wide())
+            for (tensor, shape, own_strides), is_aligned in zip(laid, aligned, strict=True):
+                inputs.tensor(shape, own_strides, tensor, is_aligned)
             kernel = compile_function(
-                self._function(given, written, dtypes), inputs, set(), is_loop=True
+                self._function(arguments, written, dtypes), inputs, set(), is_loop=True
             )
         spent = time.perf_counter() - started
         counts.COMPILED[self.signature.name] += 1
         counts.SECONDS[self.signature.name] += spent
-        counts.log(f"{self.signature.name}: {given.key}, rank {rank}, {spent:.2f} s")
+        counts.log(f"{self.signature.name}: {arguments.key}, rank {rank}, {spent:.2f} s")
         return kernel
 
-    def _function(self, given: Arguments, written: Sequence[Any], dtypes: Sequence[Any]) -> Any:
+    def _function(
+        self, call_arguments: Arguments, written: Sequence[Any], dtypes: Sequence[Any]
+    ) -> Any:
         device = written[0].device
-        common = _common(given)
+        common = _common(call_arguments)
         bring = on_device(device, common)
-        scaled = self.signature.alpha >= 0 and given.spec[self.signature.alpha] == "n"
-        numbers = len(given.numbers)
-        inputs = len(given.tensors)
-        operands = Operands(self.signature, given, dtypes)
-        types = [(dtype, one.dtype) for dtype, one in zip(dtypes, written, strict=True)]
+        scaled = self.signature.alpha >= 0 and call_arguments.spec[self.signature.alpha] == "n"
+        numbers = len(call_arguments.numbers)
+        inputs = len(call_arguments.tensors)
+        operands = Operands(self.signature, call_arguments, dtypes)
+        types = [(dtype, target.dtype) for dtype, target in zip(dtypes, written, strict=True)]
 
         def function(*values: Any) -> Any:
-            brought = [bring(one) for one in values[:numbers]]
+            brought = [bring(number) for number in values[:numbers]]
             arguments = operands.rebuild(values[numbers : numbers + inputs], brought)
             results = operands.compute(arguments)
             if results is None:
                 results = self.formula(arguments, scaled)
             listed = results if isinstance(results, (tuple, list)) else (results,)
-            for target, one, own in zip(values[numbers + inputs :], listed, types, strict=True):
-                converted = convert(one, *own)
+            for target, output, own in zip(values[numbers + inputs :], listed, types, strict=True):
+                converted = convert(output, *own)
                 if converted.shape != target.shape:
                     converted = converted.expand(target.shape)
                 torch.ops.aten.copy_.default(target, converted)
@@ -220,17 +228,19 @@ class Pointwise:
         return function
 
     def _infer(
-        self, given: Arguments, targets: Sequence[Any], full: Sequence[Any]
+        self, arguments: Arguments, targets: Sequence[Any], full: Sequence[Any]
     ) -> tuple[Any, ...]:
         """Return the results' types. Raises what PyTorch raises for these arguments."""
-        given.check_devices()
-        check_float8(self.signature, given)
-        if any(one.is_complex() for one in given.tensors):  # after those computed by parts
+        arguments.check_devices()
+        check_float8(self.signature, arguments)
+        if any(
+            tensor.is_complex() for tensor in arguments.tensors
+        ):  # after those computed by parts
             from tessera_torch.tracing import NotCompiled
 
             raise NotCompiled("it is not computed for complex numbers")
         if self.signature.functional is None:
-            return tuple(one.dtype for one in targets)
+            return tuple(target.dtype for target in targets)
         from tessera_torch.inference import infer
 
         results = infer(self.signature, full)
@@ -239,11 +249,11 @@ class Pointwise:
         return results
 
 
-def _common(given: Arguments) -> Any:
+def _common(arguments: Arguments) -> Any:
     """Return the type in which numbers are computed if no operand has dimensions, else None."""
-    if any(one.dim() for one in given.tensors):
+    if any(tensor.dim() for tensor in arguments.tensors):
         return None
-    for one in given.numbers:
-        if not isinstance(one, torch.Tensor):
-            return torch.result_type(given.tensors[0], one)
+    for number in arguments.numbers:
+        if not isinstance(number, torch.Tensor):
+            return torch.result_type(arguments.tensors[0], number)
     return None

@@ -37,8 +37,10 @@ def refuse_or_fall_back(
 
 def refusal(name: str, arguments: Any, reason: str) -> str:
     """Return the message of an operation without a kernel."""
-    tensors = [one for one in tree_leaves(arguments) if isinstance(one, torch.Tensor)]
-    dtypes = ", ".join(dict.fromkeys(str(one.dtype).removeprefix("torch.") for one in tensors))
+    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    dtypes = ", ".join(
+        dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
+    )
     return (
         f"aten::{name} ({dtypes or 'no tensors'}) has no kernel on Tessera's simulated GPU:"
         f" {reason}. Compute it on the CPU (tensor.cpu()), or set"
@@ -52,12 +54,14 @@ def _compute_on_cpu(
     leaves = tree_leaves((arguments, keywords))
     device = _device(leaves)
 
-    def down(one: Any) -> Any:
-        if isinstance(one, torch.Tensor):
-            return one.cpu() if one.is_cuda and not one.dim() else _download(one)
-        if isinstance(one, torch.device):
+    def down(argument: Any) -> Any:
+        if isinstance(argument, torch.Tensor):
+            return (
+                argument.cpu() if argument.is_cuda and not argument.dim() else _download(argument)
+            )
+        if isinstance(argument, torch.device):
             return torch.device("cpu")
-        return None if isinstance(one, torch.Generator) else one
+        return None if isinstance(argument, torch.Generator) else argument
 
     below, below_keywords = tree_map(down, (list(arguments), dict(keywords)))
     result = signature.overload(*below, **below_keywords)
@@ -72,29 +76,31 @@ def _compute_on_cpu(
     if signature.writes:
         return signature.answer(full)
 
-    def up(one: Any) -> Any:
-        if not isinstance(one, torch.Tensor):
-            return one
-        target = torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device=device)
-        _upload(target, one)
+    def up(tensor: Any) -> Any:
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        target = torch.empty_strided(
+            tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device
+        )
+        _upload(target, tensor)
         return target
 
     return tree_map(up, result)
 
 
-def _list(one: Any) -> Iterable[Any]:
-    if one is None:
+def _list(answer: Any) -> Iterable[Any]:
+    if answer is None:
         return ()
-    return (one,) if isinstance(one, torch.Tensor) else one
+    return (answer,) if isinstance(answer, torch.Tensor) else answer
 
 
 def _device(leaves: Sequence[Any]) -> Any:
-    for one in leaves:
-        if isinstance(one, torch.Tensor) and one.is_cuda:
-            return one.device
-    for one in leaves:
-        if isinstance(one, torch.device):
-            return one
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor) and leaf.is_cuda:
+            return leaf.device
+    for leaf in leaves:
+        if isinstance(leaf, torch.device):
+            return leaf
     return torch.device("cuda", torch.cuda.current_device())
 
 

@@ -66,11 +66,11 @@ def register() -> tuple[Any, int]:
     native.remember()
     library = torch.library.Library("aten", "IMPL")
     plain = {**table.kernels(), **special_table.kernels()}
-    own = {name: with_refusals(name, one) for name, one in plain.items()}
+    own = {name: with_refusals(name, kernel) for name, kernel in plain.items()}
     by_hand = linalg_table.kernels(), fft.KERNELS, backends.KERNELS
     of_products = grouped_products.KERNELS, scaled_products.KERNELS
     for guarded in (*by_hand, *of_products):
-        own |= {name: Guarded(name, one) for name, one in guarded.items()}
+        own |= {name: Guarded(name, kernel) for name, kernel in guarded.items()}
     own[sharing.NAME] = sharing.lazy_clone
     own["conj_physical_"] = _conjugate_in_place  # PyTorch has none for CUDA to replace
     own |= {

@@ -47,15 +47,15 @@ def without_ptx_check() -> Iterator[None]:
     The driver checks a kernel that it loads. The variable stays in its place in the environment,
     because another thread may read it meanwhile.
     """
-    before = os.environ.get(CHECK_PTX_VARIABLE)
-    if not before:
+    earlier_setting = os.environ.get(CHECK_PTX_VARIABLE)
+    if not earlier_setting:
         yield
         return
     os.environ[CHECK_PTX_VARIABLE] = ""
     try:
         yield
     finally:
-        os.environ[CHECK_PTX_VARIABLE] = before
+        os.environ[CHECK_PTX_VARIABLE] = earlier_setting
 
 
 def is_switched_off() -> bool:
@@ -97,7 +97,7 @@ def triton_cache() -> Path:
     if named := os.environ.get(CACHE_VARIABLES["Triton"]):
         return Path(named)
     home = Path(os.environ.get("TRITON_HOME") or os.path.expanduser("~"), ".triton", "cache")
-    existing = next(one for one in (home, *home.parents) if one.exists())
+    existing = next(folder for folder in (home, *home.parents) if folder.exists())
     return home if os.access(existing, os.W_OK | os.X_OK) else inductor_cache() / "triton"
 
 
@@ -135,10 +135,10 @@ def cache_to_share() -> Path | None:
 
 def fix_caches() -> dict[str, Path]:
     """Return the caches' folders, and keep Inductor from moving Triton's later."""
-    found = caches()
+    folders = caches()
     for name, variable in CACHE_VARIABLES.items():
-        os.environ.setdefault(variable, str(found[name]))
-    return found
+        os.environ.setdefault(variable, str(folders[name]))
+    return folders
 
 
 def environment_of_caches(folders: Mapping[str, Path]) -> dict[str, str]:

@@ -33,24 +33,29 @@ def read_in_place(
         return list(arguments), keywords
     written = {signature.names[i] for i in signature.writes}
     places = [
-        one if name in written else _at_same_address(one)
-        for name, one in zip(signature.names, arguments, strict=False)
+        argument if name in written else _at_same_address(argument)
+        for name, argument in zip(signature.names, arguments, strict=False)
     ]
     named = {
-        name: one if name in written else _at_same_address(one) for name, one in keywords.items()
+        name: argument if name in written else _at_same_address(argument)
+        for name, argument in keywords.items()
     }
     return places, named
 
 
-def _at_same_address(one: Any) -> Any:
-    if isinstance(one, (list, tuple)):
-        return type(one)(_at_same_address(x) for x in one)
-    if not isinstance(one, torch.Tensor) or not one.is_cuda or not torch._C._is_cow_tensor(one):
-        return one
-    last = sum((n - 1) * s for n, s in zip(one.shape, one.stride(), strict=True))
-    size = (last + 1) * one.element_size() if one.numel() else 0
+def _at_same_address(argument: Any) -> Any:
+    if isinstance(argument, (list, tuple)):
+        return type(argument)(_at_same_address(x) for x in argument)
+    if (
+        not isinstance(argument, torch.Tensor)
+        or not argument.is_cuda
+        or not torch._C._is_cow_tensor(argument)
+    ):
+        return argument
+    last = sum((n - 1) * s for n, s in zip(argument.shape, argument.stride(), strict=True))
+    size = (last + 1) * argument.element_size() if argument.numel() else 0
     storage = torch._C._construct_storage_from_data_pointer(
-        torch._C._data_address(one), one.device, size
+        torch._C._data_address(argument), argument.device, size
     )
-    alias = torch.empty(0, dtype=one.dtype, device=one.device)
-    return alias.set_(storage, 0, one.shape, one.stride())
+    alias = torch.empty(0, dtype=argument.dtype, device=argument.device)
+    return alias.set_(storage, 0, argument.shape, argument.stride())

@@ -28,7 +28,7 @@ class Signature:
         self.defaults = tuple(argument.default_value for argument in schema.arguments)
         self.is_out = any(argument.is_out for argument in schema.arguments)
         self.writes, self.functional = _functional(overload)
-        self.results = tuple(str(one.type) for one in schema.returns)
+        self.results = tuple(str(output.type) for output in schema.returns)
         self.call = self.functional
         self.alpha = -1
         self.numbers = [False] * len(self.names)  # of the functional form
@@ -47,14 +47,14 @@ class Signature:
         """Return the arguments of the functional form."""
         if not self.is_out:
             return list(full)
-        return [one for i, one in enumerate(full) if i not in self.writes]
+        return [argument for i, argument in enumerate(full) if i not in self.writes]
 
     def places(self, inputs: Sequence[int]) -> list[int]:
         """Return the schema's positions of some inputs of the functional form."""
         if not self.is_out:
             return list(inputs)
-        kept = [i for i in range(len(self.names)) if i not in self.writes]
-        return [kept[i] if i >= 0 else -1 for i in inputs]
+        input_positions = [i for i in range(len(self.names)) if i not in self.writes]
+        return [input_positions[i] if i >= 0 else -1 for i in inputs]
 
     def targets(self, full: Sequence[Any]) -> list[Any]:
         """Return the tensors that are written."""
@@ -75,9 +75,9 @@ class Signature:
         for i, argument in enumerate(arguments):
             if str(argument.type) not in _NUMBER_TYPES:
                 continue
-            other = _tensor_overload(self.call, i)
-            if other is not None:
-                self.call = other
+            tensor_form = _tensor_overload(self.call, i)
+            if tensor_form is not None:
+                self.call = tensor_form
                 self.numbers[i] = True
             elif argument.name == "alpha" and i == 2 and self.functional._schema.name in _SCALED:
                 self.alpha = i
@@ -102,15 +102,19 @@ def short_name(schema: Any) -> str:
 def call_schema(function: Any, arguments: Sequence[Any], called: Any = None) -> Any:
     """Call an overload, or a function in its place, with all arguments of its schema in order."""
     schema = function._schema.arguments
-    positional = [one for one, a in zip(arguments, schema, strict=True) if not a.kwarg_only]
-    keywords = {a.name: one for one, a in zip(arguments, schema, strict=True) if a.kwarg_only}
+    positional = [
+        argument for argument, a in zip(arguments, schema, strict=True) if not a.kwarg_only
+    ]
+    keywords = {
+        a.name: argument for argument, a in zip(arguments, schema, strict=True) if a.kwarg_only
+    }
     return (called or function)(*positional, **keywords)
 
 
 def call_with_numbers(function: Any, arguments: Sequence[Any]) -> Any:
     """Call an overload; another one if it takes a tensor where the arguments have a number."""
-    for one, argument in zip(arguments, function._schema.arguments, strict=True):
-        if str(argument.type) == "Tensor" and isinstance(one, (bool, int, float, complex)):
+    for operand, argument in zip(arguments, function._schema.arguments, strict=True):
+        if str(argument.type) == "Tensor" and isinstance(operand, (bool, int, float, complex)):
             return call_schema(function, arguments, function._overloadpacket)
     return call_schema(function, arguments)
 
@@ -127,17 +131,19 @@ def _functional(overload: Any) -> tuple[list[int], Any]:
     if not writes:
         return writes, overload
     name = schema.name.split("::")[1]
-    kept = [(a.name, str(a.type)) for i, a in enumerate(schema.arguments) if i not in outs]
+    expected_arguments = [
+        (a.name, str(a.type)) for i, a in enumerate(schema.arguments) if i not in outs
+    ]
     packet = overload._overloadpacket
     if not outs:
         packet = getattr(torch.ops.aten, _name_without_target(name), None)
     if packet is None:
         return writes, None
-    for other in packet.overloads():
-        candidate = getattr(packet, other)._schema
-        same = [(a.name, str(a.type)) for a in candidate.arguments] == kept
-        if same and not candidate.is_mutable:
-            return writes, getattr(packet, other)
+    for overload_name in packet.overloads():
+        candidate = getattr(packet, overload_name)._schema
+        is_match = [(a.name, str(a.type)) for a in candidate.arguments] == expected_arguments
+        if is_match and not candidate.is_mutable:
+            return writes, getattr(packet, overload_name)
     return writes, None
 
 
@@ -153,13 +159,13 @@ def _name_without_target(name: str) -> str:
 
 def _tensor_overload(function: Any, position: int) -> Any:
     """Return the overload that takes a tensor where this one takes a number, if there is one."""
-    wanted = [str(a.type) for a in function._schema.arguments]
-    wanted[position] = "Tensor"
+    expected_types = [str(a.type) for a in function._schema.arguments]
+    expected_types[position] = "Tensor"
     packet = function._overloadpacket
-    for other in packet.overloads():
-        schema = getattr(packet, other)._schema
-        if not schema.is_mutable and [str(a.type) for a in schema.arguments] == wanted:
-            return getattr(packet, other)
+    for overload_name in packet.overloads():
+        schema = getattr(packet, overload_name)._schema
+        if not schema.is_mutable and [str(a.type) for a in schema.arguments] == expected_types:
+            return getattr(packet, overload_name)
     return None
 
 
@@ -170,4 +176,4 @@ def _is_pointwise(function: Any) -> bool:
         return False
     if any("List" in str(a.type) and "Tensor" in str(a.type) for a in function._schema.arguments):
         return False
-    return all(str(one.type) == "Tensor" for one in function._schema.returns)
+    return all(str(output.type) == "Tensor" for output in function._schema.returns)

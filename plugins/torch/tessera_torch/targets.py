@@ -9,16 +9,16 @@ import torch
 
 def out_form(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
     """Return the kernel of an overload with out=, which copies what ``compute`` returns."""
-    packet, _, other = name.partition(".")
-    overload = getattr(getattr(torch.ops.aten, packet), other)
+    packet, _, overload_name = name.partition(".")
+    overload = getattr(getattr(torch.ops.aten, packet), overload_name)
     names = [a.name for a in overload._schema.arguments if a.is_out]
 
     def compute_into(*arguments: Any, **keywords: Any) -> Any:
-        targets = [keywords.pop(one) for one in names]
+        targets = [keywords.pop(target_name) for target_name in names]
         results = compute(*arguments, **keywords)
         listed = results if isinstance(results, (tuple, list)) else (results,)
-        for target, one in zip(targets, listed, strict=True):
-            write(name, target, one)
+        for target, output in zip(targets, listed, strict=True):
+            write(name, target, output)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
     return compute_into

@@ -167,8 +167,8 @@ def _decompositions() -> dict[Any, Any]:
     table = dict(select_decomp_table())
     for name in _ALSO_DECOMPOSED:
         packet = getattr(torch.ops.aten, name, None)
-        for other in packet.overloads() if packet is not None else ():
-            overload = getattr(packet, other)
+        for overload_name in packet.overloads() if packet is not None else ():
+            overload = getattr(packet, overload_name)
             if overload in decomposition_table:
                 table.setdefault(overload, decomposition_table[overload])
     return table
@@ -220,8 +220,8 @@ def compile_function(
             # Without this, Inductor's cache would not distinguish kernels by alignment.
             aligned = [skip + i for i in inputs.aligned]
             code: Any = compile_fx_inner(graph, everything, static_input_idxs=aligned)
-        found = _CALL.findall(getattr(code, "source_code", "") or "")
-        called = {name for name in found if hasattr(torch.ops.aten, name)} - own
+        called_names = _CALL.findall(getattr(code, "source_code", "") or "")
+        called = {name for name in called_names if hasattr(torch.ops.aten, name)} - own
         if called:
             raise NotCompiled(f"Inductor has no kernel for {', '.join(sorted(called))}")
         guards = None

@@ -193,19 +193,19 @@ class Library:
 
     def unsupported_code(self) -> int:
         """Return the number of the status "not supported"."""
-        return next(one.code for one in self.statuses if one.name == self.unsupported)
+        return next(status.code for status in self.statuses if status.name == self.unsupported)
 
 
 def _parameters(prototype: str) -> tuple[Parameter, ...]:
     if prototype in ("", "void"):
         return ()
-    found = []
+    parameters = []
     for part in prototype.split(","):
         match = re.fullmatch(r"\s*(.*?)(\w+)\s*", part)
         if match is None or not match[1].strip():
             raise ValueError(f"not a parameter: {part!r}")
-        found.append(Parameter(match[1].strip(), match[2]))
-    return tuple(found)
+        parameters.append(Parameter(match[1].strip(), match[2]))
+    return tuple(parameters)
 
 
 def _function(row: Mapping[str, Any]) -> Function:
@@ -238,26 +238,30 @@ def _with_variants(
 
     In a library with ``variants``, the base must have a stream as parameter.
     """
-    plain = {one.symbol: one for one in functions if one.kind}
+    plain = {function.symbol: function for function in functions if function.kind}
     needs = {variants.needs} if variants else set()
-    made = []
-    for one in functions:
-        base = plain.get(one.symbol.removesuffix(f"_{one.stream}")) if one.stream else None
+    completed_functions = []
+    for function in functions:
+        base = (
+            plain.get(function.symbol.removesuffix(f"_{function.stream}"))
+            if function.stream
+            else None
+        )
         if base and variants and variants.stream not in {part.type for part in base.parameters}:
             base = None
-        if base is None or one.kind:
-            made.append(one)
+        if base is None or function.kind:
+            completed_functions.append(function)
         else:
-            made.append(
+            completed_functions.append(
                 replace(
-                    one,
+                    function,
                     kind=base.kind,
                     parameters=base.parameters,
                     needs=base.needs | needs,
                     base=base.symbol,
                 )
             )
-    return tuple(made)
+    return tuple(completed_functions)
 
 
 def _refused_rows(document: Mapping[str, Any], major: int) -> Iterator[Mapping[str, Any]]:
@@ -314,9 +318,9 @@ def _record(document: Mapping[str, Any]) -> Record | None:
 
 
 def _check_driver(functions: tuple[Function, ...], driver: Mapping[str, Function]) -> None:
-    for one in functions:
-        if missing := one.needs - set(driver):
-            raise ValueError(f"functions.toml: {one.symbol}: the driver has no {min(missing)}")
+    for function in functions:
+        if missing := function.needs - set(driver):
+            raise ValueError(f"functions.toml: {function.symbol}: the driver has no {min(missing)}")
 
 
 def majors(sources: Path) -> tuple[int, ...]:
@@ -345,17 +349,21 @@ def load(sources: Path, major: int = 0) -> Library:
     driver: dict[str, Function] = {}
     if "driver" in document:
         below, _ = read_functions(sources.parent / document["driver"] / "functions.toml")
-        driver = {one.symbol: one for one in _with_variants(below)}
+        driver = {function.symbol: function for function in _with_variants(below)}
     variants = Variants(**document["variants"]) if "variants" in document else None
     if variants or "per_thread" in document:
         functions = _with_variants(functions, variants)
     _check_driver(functions, driver)
     versions = tuple(document.get("versions", ()))
-    if document["unsupported"] not in {one.name for one in statuses}:
+    if document["unsupported"] not in {status.name for status in statuses}:
         raise ValueError(f"functions.toml does not list the status {document['unsupported']}")
-    for one in functions:
-        if bool(one.version) != bool(versions) or (versions and one.version not in versions):
-            raise ValueError(f"functions.toml: {one.symbol}: unknown version {one.version!r}")
+    for function in functions:
+        if bool(function.version) != bool(versions) or (
+            versions and function.version not in versions
+        ):
+            raise ValueError(
+                f"functions.toml: {function.symbol}: unknown version {function.version!r}"
+            )
     return Library(
         sources=sources,
         soname=document["soname"].format(major=major),

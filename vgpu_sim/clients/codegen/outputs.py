@@ -15,18 +15,18 @@ from vgpu_sim.clients.codegen import library, page, render, runtime_page, thunks
 from vgpu_sim.hal.header import write_files
 
 
-def sources(made: library.Library) -> dict[str, str]:
+def sources(client_library: library.Library) -> dict[str, str]:
     """Return the texts of a library's generated sources, by file name."""
     files = {
-        "api.h": render.render_api(made),
-        "entry.c": render.render_entry(made),
-        "status_table.c": render.render_statuses(made),
-        "exports.map": render.render_map(made),
+        "api.h": render.render_api(client_library),
+        "entry.c": render.render_entry(client_library),
+        "status_table.c": render.render_statuses(client_library),
+        "exports.map": render.render_map(client_library),
     }
-    if made.resolver:
-        files["resolver.c"] = render.render_resolver(made)
-    if made.driver:
-        files["thunks.c"] = thunks.render_thunks(made)
+    if client_library.resolver:
+        files["resolver.c"] = render.render_resolver(client_library)
+    if client_library.driver:
+        files["thunks.c"] = thunks.render_thunks(client_library)
     return files
 
 
@@ -38,14 +38,22 @@ def pages(
 
     ``headers`` are the ABI headers, whose constants the page names.
     """
-    made = versions[-1]
-    if not made.page:
+    newest_version = versions[-1]
+    if not newest_version.page:
         return {}
-    if made.driver:
-        return {root / made.page.path: runtime_page.render_page(versions, made.page, root)}
-    return {root / made.page.path: page.render_page(made, made.page, root, headers)}
+    if newest_version.driver:
+        return {
+            root / newest_version.page.path: runtime_page.render_page(
+                versions, newest_version.page, root
+            )
+        }
+    return {
+        root / newest_version.page.path: page.render_page(
+            newest_version, newest_version.page, root, headers
+        )
+    }
 
 
-def write(made: library.Library, generated: Path) -> None:
+def write(client_library: library.Library, generated: Path) -> None:
     """Write a library's sources into the folder with its name below ``generated``."""
-    write_files(generated / made.folder, sources(made))
+    write_files(generated / client_library.folder, sources(client_library))

@@ -24,8 +24,8 @@ def client_variables() -> Mapping[str, str]:
 def _constants(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the values of the ABI headers' constants by name; sizes are in MiB."""
     text = "".join(headers.values())
-    found = re.findall(r"#define TESSERA_(\w+) UINT64_C\((\w+)\)", text)
-    values = {name: int(value, 0) for name, value in found}
+    definitions = re.findall(r"#define TESSERA_(\w+) UINT64_C\((\w+)\)", text)
+    values = {name: int(value, 0) for name, value in definitions}
     return {
         name: f"{value // MIB} MiB" if name.endswith("_BYTES") and value >= MIB else str(value)
         for name, value in values.items()
@@ -36,7 +36,7 @@ def _find_refusals(library: Library) -> list[str]:
     """Return the unsupported uses of implemented functions, as named in their messages."""
     texts = (path.read_text(encoding="ascii") for path in library.sources.rglob("*.c"))
     return sorted(
-        found for text in texts for found in re.findall(r'TSR_REFUSE\(\s*"(.+?)"\)', text)
+        refusal for text in texts for refusal in re.findall(r'TSR_REFUSE\(\s*"(.+?)"\)', text)
     )
 
 
@@ -45,14 +45,14 @@ def _since(function: Function) -> str:
     return function.version or f"{function.since // 1000}.{function.since % 1000 // 10}"
 
 
-def _implemented_rows(done: list[Function], page: Page) -> list[str]:
+def _implemented_rows(implemented_functions: list[Function], page: Page) -> list[str]:
     """Return the table rows for implemented functions. The rows have a column of versions only if
     the page has one.
     """
     if not page.version:
-        rows = [f"| `{f.symbol}` | {f.kind} |" for f in done]
+        rows = [f"| `{f.symbol}` | {f.kind} |" for f in implemented_functions]
         return ["| function | class |", "|---|---|", *rows]
-    rows = [f"| `{f.symbol}` | {_since(f)} | {f.kind} |" for f in done]
+    rows = [f"| `{f.symbol}` | {_since(f)} | {f.kind} |" for f in implemented_functions]
     return [f"| function | since {page.version} | class |", "|---|---|---|", *rows]
 
 
@@ -67,14 +67,15 @@ def _unsupported_rows(library: Library, page: Page) -> list[str]:
 
 def render_page(library: Library, page: Page, root: Path, headers: Mapping[str, str]) -> str:
     """Return the text of a library's documentation page as Markdown."""
-    done = sorted((f for f in library.functions if f.kind), key=lambda f: f.symbol)
+    implemented_functions = sorted((f for f in library.functions if f.kind), key=lambda f: f.symbol)
     folder = library.sources.relative_to(root)
     lines = [
         f"# {page.title}: what is supported",
         "",
         f"Generated from `{folder}/functions.toml` by `python -m vgpu_sim.native.generate`.",
         "",
-        f"`{library.soname}` exports {len(library.functions)} symbols; {len(done)} are implemented."
+        f"`{library.soname}` exports {len(library.functions)} symbols;"
+        f" {len(implemented_functions)} are implemented."
         f" The others return `{library.unsupported}` ({library.unsupported_code()}),"
         f"{' log that once on stderr,' if library.says_unsupported else ''} and end the program if"
         " `TESSERA_STRICT=1`.",
@@ -98,7 +99,7 @@ def render_page(library: Library, page: Page, root: Path, headers: Mapping[str, 
         "",
         "## Implemented",
         "",
-        *_implemented_rows(done, page),
+        *_implemented_rows(implemented_functions, page),
         "",
         "## Not supported",
         "",

@@ -156,9 +156,9 @@ def _entry(library: Library, function: Function) -> Iterator[str]:
         gap = "const " if returns.endswith("*") else " "
         kind = f"{returns}{gap}" if returns.endswith("*") else f"const {returns}{gap}"
         yield f"  {kind}result = {call};"
-    shown = [one for p in function.parameters for one in _trace_fields(library, p)]
-    values = ", ".join(value for _, value in shown)
-    names = " ".join(name for name, _ in shown)
+    fields = [field for p in function.parameters for field in _trace_fields(library, p)]
+    values = ", ".join(value for _, value in fields)
+    names = " ".join(name for name, _ in fields)
     listed = f"(const uint64_t[]){{{values}}}" if values else "NULL"
     status = "(int)result"
     if returns == "void" or returns.startswith("struct "):
@@ -176,10 +176,10 @@ def render_entry(library: Library) -> str:
     headers = ["api.h", "clock.h", "trace.h", "unsupported.h"]
     if library.kept:
         headers.append("symbol_nodes.h")
-    headers += [one.header for one in (library.ready, library.record) if one]
+    headers += [part.header for part in (library.ready, library.record) if part]
     lines = [BANNER, "#define _GNU_SOURCE"]
-    refused = [one for one in library.functions if not one.kind]
-    if any(one.returns.endswith(("*", "int")) or library.sets_errno for one in refused):
+    refused = [function for function in library.functions if not function.kind]
+    if any(function.returns.endswith(("*", "int")) or library.sets_errno for function in refused):
         lines.append("#include <errno.h>")
     lines += ["#include <stddef.h>", "#include <stdint.h>", ""]
     lines += [f'#include "{header}"' for header in sorted(headers)]
@@ -232,14 +232,14 @@ def render_map(library: Library) -> str:
 
 def _version_nodes(library: Library) -> Iterator[str]:
     """Yield the version nodes of a library with versioned symbols, each after its predecessor."""
-    before = ""
+    predecessor = ""
     for version in library.versions:
         functions = (f.symbol for f in library.functions if f.version == version)
         data = (name for name, its in library.data.items() if its == version)
         names = sorted((*functions, *data))
         yield f"{version} {{"
         yield from ("  global:", *(f"    {name};" for name in names))
-        if not before:
+        if not predecessor:
             yield "  local: *;"
-        yield f"}}{before};"
-        before = f" {version}"
+        yield f"}}{predecessor};"
+        predecessor = f" {version}"

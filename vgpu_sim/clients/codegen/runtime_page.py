@@ -11,22 +11,22 @@ from vgpu_sim.clients.codegen.reasons import unsupported_lines
 def _majors(versions: Sequence[Library], symbol: str, *, supported: bool) -> list[str]:
     """Return the major versions whose function of this name is supported, or is not."""
     return [
-        str(one.major)
-        for one in versions
-        for function in one.functions
-        if function.symbol == symbol and one.is_supported(function) is supported
+        str(version.major)
+        for version in versions
+        for function in version.functions
+        if function.symbol == symbol and version.is_supported(function) is supported
     ]
 
 
 def _newest(versions: Sequence[Library]) -> list[tuple[Library, Function]]:
     """Return each symbol's function in the newest version that exports it, sorted by symbol."""
-    found = {f.symbol: (one, f) for one in versions for f in one.functions}
-    return [found[symbol] for symbol in sorted(found)]
+    newest_by_symbol = {f.symbol: (version, f) for version in versions for f in version.functions}
+    return [newest_by_symbol[symbol] for symbol in sorted(newest_by_symbol)]
 
 
 def _sentence(library: Library) -> str:
-    done = sum(1 for one in library.functions if library.is_supported(one))
-    return f"`{library.soname}` exports {len(library.functions)} functions; {done} are supported."
+    count = sum(1 for function in library.functions if library.is_supported(function))
+    return f"`{library.soname}` exports {len(library.functions)} functions; {count} are supported."
 
 
 def _supported_rows(versions: Sequence[Library]) -> list[str]:
@@ -77,7 +77,7 @@ def render_page(versions: Sequence[Library], page: Page, root: Path) -> str:
         "",
         f"Generated from `{folder}/functions.toml` by `python -m vgpu_sim.native.generate`.",
         "",
-        " ".join(_sentence(one) for one in versions)
+        " ".join(_sentence(version) for version in versions)
         + f" The others return `{newest.unsupported}` ({newest.unsupported_code()}), log that once"
         " on stderr, and end the program if `TESSERA_STRICT=1`.",
         "",

@@ -18,8 +18,8 @@ def _arguments(function: Function) -> Iterator[tuple[str, str]]:
         ValueError: an argument in ``args`` is neither a parameter nor has a type.
     """
     types = {parameter.name: parameter.type for parameter in function.parameters}
-    wanted = function.args or ", ".join(types)
-    for part in filter(None, (one.strip() for one in wanted.split(","))):
+    argument_list = function.args or ", ".join(types)
+    for part in filter(None, (word.strip() for word in argument_list.split(","))):
         cast = _CAST.fullmatch(part)
         if cast:
             yield cast["type"], part
@@ -30,7 +30,7 @@ def _arguments(function: Function) -> Iterator[tuple[str, str]]:
 
 
 def _signature(library: Library, function: Function) -> str:
-    parts = [f"{one.type} {one.name}" for one in function.parameters]
+    parts = [f"{parameter.type} {parameter.name}" for parameter in function.parameters]
     returns = function.returns or library.status
     return f"{returns} tsr_{function.symbol}({', '.join(parts) or 'void'})"
 
@@ -61,10 +61,10 @@ def _declarations(functions: list[Function]) -> Iterator[str]:
     declared: dict[str, tuple[str, str]] = {}
     for function in functions:
         types = ", ".join(kind for kind, _ in _arguments(function)) or "void"
-        known = declared.setdefault(function.driver, (types, function.symbol))
-        if known[0] != types:
+        first_use = declared.setdefault(function.driver, (types, function.symbol))
+        if first_use[0] != types:
             raise ValueError(
-                f"functions.toml: {function.symbol} and {known[1]} pass different types to"
+                f"functions.toml: {function.symbol} and {first_use[1]} pass different types to"
                 f" {function.driver}"
             )
     for name, (types, _) in sorted(declared.items()):
@@ -74,10 +74,10 @@ def _declarations(functions: list[Function]) -> Iterator[str]:
 def _variant(library: Library, function: Function, variants: Variants) -> str:
     """Return a function that calls the plain one with the per-thread default stream."""
     values = ", ".join(
-        f"{one.name} ? {one.name} : {variants.per_thread}"
-        if one.type == variants.stream
-        else one.name
-        for one in function.parameters
+        f"{parameter.name} ? {parameter.name} : {variants.per_thread}"
+        if parameter.type == variants.stream
+        else parameter.name
+        for parameter in function.parameters
     )
     call = f"tsr_{function.base}({values})"
     return f"{_signature(library, function)} {{ return {call}; }}"
@@ -85,10 +85,14 @@ def _variant(library: Library, function: Function, variants: Variants) -> str:
 
 def render_thunks(library: Library) -> str:
     """Return ``thunks.c``, which defines the generated implementations."""
-    calling = [one for one in library.functions if one.kind and one.driver]
+    calling = [function for function in library.functions if function.kind and function.driver]
     lines = [BANNER, '#include "api.h"', "", *_declarations(calling), ""]
     for function in calling:
         lines += _thunk(library, function)
     if library.variants:
-        lines += [_variant(library, one, library.variants) for one in library.functions if one.base]
+        lines += [
+            _variant(library, function, library.variants)
+            for function in library.functions
+            if function.base
+        ]
     return "\n".join([*lines, ""])

@@ -151,23 +151,28 @@ def _one(calls: Calls, kernel: Kernel) -> tuple[Array, ...]:
     of_heads = kv_heads if kernel.packed else heads
     positions = kernel.rows / group if kernel.packed else kernel.rows + 0 * group
     tiles = np.ceil(rows / kernel.rows)
-    before = context - query
+    earlier_count = context - query
     total, longest = np.zeros_like(query), np.zeros_like(query)
     for first in range(0, int(tiles.max()), _TOGETHER):
-        some = np.flatnonzero(tiles[:, 0] > first)  # most calls have few tiles
+        active_rows = np.flatnonzero(tiles[:, 0] > first)  # most calls have few tiles
         index = np.arange(first, min(first + _TOGETHER, int(tiles.max())))[None, :]
-        old, last = before[some], query[some]
-        end = np.minimum((index + 1) * positions[some], last) + old
-        start = np.maximum(0, np.minimum(index * positions[some], last) + old - window[some] + 1)
+        old, last = earlier_count[active_rows], query[active_rows]
+        end = np.minimum((index + 1) * positions[active_rows], last) + old
+        start = np.maximum(
+            0, np.minimum(index * positions[active_rows], last) + old - window[active_rows] + 1
+        )
         if not calls.causal:
-            end, start = context[some] + 0 * index, 0 * start
+            end, start = context[active_rows] + 0 * index, 0 * start
         keys = np.ceil(np.maximum(end, 1) / _KEYS) - np.floor(start / _KEYS)
-        keys = np.where(index < tiles[some], np.maximum(keys, 0), 0)
-        total[some] += keys.sum(axis=1, keepdims=True)
-        longest[some] = np.maximum(longest[some], keys.max(axis=1, keepdims=True))
-    batch, ones = calls.column("batch"), np.ones_like(query)
+        keys = np.where(index < tiles[active_rows], np.maximum(keys, 0), 0)
+        total[active_rows] += keys.sum(axis=1, keepdims=True)
+        longest[active_rows] = np.maximum(longest[active_rows], keys.max(axis=1, keepdims=True))
+    batch, unit_column = calls.column("batch"), np.ones_like(query)
     ctas = batch * of_heads * tiles * kernel.splits
     return (
-        *(batch * of_heads * total, np.ceil(longest / kernel.splits), ctas),
-        *(kernel.rows * ones, kernel.splits * ones),
+        batch * of_heads * total,
+        np.ceil(longest / kernel.splits),
+        ctas,
+        kernel.rows * unit_column,
+        kernel.splits * unit_column,
     )

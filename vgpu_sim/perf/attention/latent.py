@@ -36,13 +36,19 @@ def calls(batch: Array, query: Array, context: Array, heads: Array, *, generatio
     That model has one ``head_dim`` for keys and values. It is set to the mean of their sizes, so
     that the number of operations is right.
     """
-    ones = np.ones_like(batch)
-    sizes = (batch, query, context, heads)
-    if generation:
-        mean = (CACHED + LATENT) // 2
-        return Calls(*sizes, ones, mean * ones, 0 * ones, _BYTES * ones, CACHED * ones)
-    mean = (KEY + VALUE) // 2
-    return Calls(*sizes, heads, mean * ones, 0 * ones, _BYTES * ones)
+    unit_column = np.ones_like(batch)
+    mean = (CACHED + LATENT) // 2 if generation else (KEY + VALUE) // 2
+    return Calls(
+        batch,
+        query,
+        context,
+        heads,
+        kv_heads=unit_column if generation else heads,
+        head_dim=mean * unit_column,
+        window=0 * unit_column,
+        kv_bytes=_BYTES * unit_column,
+        kv_width=CACHED * unit_column if generation else None,
+    )
 
 
 def predict(board: str, *, batch: int, query: int, context: int, heads: int) -> Prediction:
@@ -55,22 +61,22 @@ def predict(board: str, *, batch: int, query: int, context: int, heads: int) -> 
         PerfError: no such board, no fitted parameters, sizes that no kernel accepts, or a cache
             that does not fit into the board's memory.
     """
-    known = board_named(board)
-    require_dtype(known, "bf16")
+    hardware = board_named(board)
+    require_dtype(hardware, "bf16")
     if query not in (1, context):
         raise BadShape(f"query must be 1 or equal to the context ({context}), not {query}")
     generation = query == 1
     shape = {"batch": batch, "query": query, "context": context, "heads": heads}
-    known.require_room(_BYTES * batch * (context * CACHED + query * heads * (KEY + VALUE)))
+    hardware.require_room(_BYTES * batch * (context * CACHED + query * heads * (KEY + VALUE)))
     of = calls(*(np.array([size]) for size in shape.values()), generation=generation)
     fitted = parameters.nearest(
         "mla-generation" if generation else "mla-context", board, "bf16", LIBRARY
     )
-    model, row = Model(known, of, generation=generation), np.array([0])
+    model, row = Model(hardware, of, generation=generation), np.array([0])
     stack = model.stack(fitted.values, row)
     kernel = model.kernels[int(model.choose(fitted.values, row)[0])]
     choice = {"query rows a tile": kernel.rows, "parts of the keys": kernel.splits}
     each = (KEY + VALUE, CACHED)[generation] * (1 if generation else heads)
     rates = {"GB/s of operands": _BYTES * batch * context * each / 1e3}
-    inputs = (shape, stack, fitted, choice, rates, model.sizes(row))
-    return Prediction.of("mla", known, "bf16", *inputs)
+    sizes = model.sizes(row)
+    return Prediction.of("mla", hardware, "bf16", shape, stack, fitted, choice, rates, sizes)

@@ -56,11 +56,17 @@ class _Sizes:
     def of(cls, calls: Calls, generation: bool) -> "_Sizes":
         batch, query, context, heads, kv_heads, dim, window, kv_bytes = map(calls.column, _FIELDS)
         width = calls.cached
-        seen = np.where(window > 0, np.minimum(context, window), context) if generation else context
+        visible_keys = (
+            np.where(window > 0, np.minimum(context, window), context) if generation else context
+        )
         tokens = batch * query
         return cls(
-            *(dim, width * kv_bytes, heads / kv_heads, batch, tokens),
-            tokens * heads * dim * 4 + batch * seen * kv_heads * width * kv_bytes,
+            dim,
+            width * kv_bytes,
+            heads / kv_heads,
+            batch,
+            tokens,
+            tokens * heads * dim * 4 + batch * visible_keys * kv_heads * width * kv_bytes,
             tokens * kv_heads * width * (2 + kv_bytes),
             tokens * heads * dim * 8,
             batch * kv_heads * width * kv_bytes * _KEYS,
@@ -141,8 +147,8 @@ class Model:
         math = 4 * work.rows * _KEYS * padded / rate
         softmax = work.rows * _KEYS / (_EXPONENTIALS * self._clk_us) * p["softmax"]
         fill = _KEYS * sizes.cached / (p["fill"] * self._clk_us)
-        both = overlapped_time(np.maximum(math, softmax), fill, p["overlap"])
-        return np.asarray(both + p["exposed"] * np.minimum(math, softmax))
+        overlapped_us = overlapped_time(np.maximum(math, softmax), fill, p["overlap"])
+        return np.asarray(overlapped_us + p["exposed"] * np.minimum(math, softmax))
 
     def _is_refused(self, work: Work, sizes: _Sizes) -> Array:
         """Return which kernels do not exist for each call's head size, because FlashAttention 3

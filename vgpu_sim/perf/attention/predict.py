@@ -38,8 +38,8 @@ def predict(
         PerfError: no such board, no fitted parameters, sizes that no kernel accepts, or keys and
             values that do not fit into the board's memory.
     """
-    known = board_named(board)
-    require_dtype(known, "bf16")
+    hardware = board_named(board)
+    require_dtype(hardware, "bf16")
     if causal and query not in (1, context):
         raise BadShape(
             f"query must be 1 or equal to the context ({context}), not {query}:"
@@ -59,14 +59,14 @@ def predict(
             "an encoder must have one key head per query head and no window:"
             " others were not measured"
         )
-    known.require_room(4 * batch * (query * heads + context * kv_heads) * head_dim)
+    hardware.require_room(4 * batch * (query * heads + context * kv_heads) * head_dim)
     sizes = {name: np.array([size]) for name, size in shape.items()}
     calls = Calls(**sizes, kv_bytes=np.array([2]), causal=causal)
     generation = causal and query == 1
     family = "attention-generation" if generation else "attention-context"
     family = family if causal else "attention-encoder"
     fitted = parameters.nearest(family, board, "bf16", LIBRARY)
-    model = Model(known, calls, generation=generation)
+    model = Model(hardware, calls, generation=generation)
     row = np.array([0])
     stack = model.stack(fitted.values, row)
     kernel = model.kernels[int(model.choose(fitted.values, row)[0])]
@@ -75,8 +75,9 @@ def predict(
         "heads packed": kernel.packed,
         "parts of the keys": kernel.splits,
     }
-    seen = min(context, window) if window and generation else context
-    moved = 2 * batch * (2 * query * heads + 2 * seen * kv_heads) * head_dim
+    visible_keys = min(context, window) if window and generation else context
+    moved = 2 * batch * (2 * query * heads + 2 * visible_keys * kv_heads) * head_dim
     rates = {"GB/s of operands": moved / 1e3}
-    inputs = (shape, stack, fitted, choice, rates, model.sizes(row))
-    return Prediction.of("attention", known, "bf16", *inputs)
+    return Prediction.of(
+        "attention", hardware, "bf16", shape, stack, fitted, choice, rates, model.sizes(row)
+    )

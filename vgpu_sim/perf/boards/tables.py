@@ -24,7 +24,7 @@ def board_of(record: BoardRecord) -> Board:
             return bare
         return Figure(bare, Source.DATA_SHEET, record.data_sheet)
 
-    known = record.performance
+    performance = record.performance
     shared_kb = ARCHITECTURES[record.compute_capability].shared_bytes // KIB
     return Board(
         name=record.key,
@@ -32,16 +32,16 @@ def board_of(record: BoardRecord) -> Board:
         architecture=record.architecture,
         compute_capability=record.compute_capability,
         sms=figure(record.sms),
-        boost_ghz=figure(known.boost_ghz),
+        boost_ghz=figure(performance.boost_ghz),
         l2_mb=figure(record.l2_mb),
         shared_kb_per_sm=Figure(shared_kb, Source.GUIDE, _GUIDE),
-        dram_gb_per_s=figure(known.dram_gb_per_s),
-        dram_gb=figure(known.dram_gb),
+        dram_gb_per_s=figure(performance.dram_gb_per_s),
+        dram_gb=figure(performance.dram_gb),
         power_w=figure(record.power_w),
-        link_gb_per_s=figure(known.link_gb_per_s),
-        pcie_gb_per_s=figure(known.pcie_gb_per_s),
-        vector_tflops=figure(known.vector_tflops),
-        tensor_tflops={dtype: figure(rate) for dtype, rate in known.tensor_tflops.items()},
+        link_gb_per_s=figure(performance.link_gb_per_s),
+        pcie_gb_per_s=figure(performance.pcie_gb_per_s),
+        vector_tflops=figure(performance.vector_tflops),
+        tensor_tflops={dtype: figure(rate) for dtype, rate in performance.tensor_tflops.items()},
     )
 
 

@@ -90,9 +90,9 @@ class Model:
         """
         starts, wires = self._protocols(values, rows)
         every = starts + wires
-        least = every.min(axis=1, keepdims=True)
-        weights = (every / least) ** -values["choice"]
-        total = least[:, 0] * weights.sum(axis=1) ** (-1 / values["choice"])
+        fastest = every.min(axis=1, keepdims=True)
+        weights = (every / fastest) ** -values["choice"]
+        total = fastest[:, 0] * weights.sum(axis=1) ** (-1 / values["choice"])
         best = every.argmin(axis=1)[:, None]
         start = np.take_along_axis(starts, best, 1)[:, 0]
         launch = np.minimum(values["base"], total)

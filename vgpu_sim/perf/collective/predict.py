@@ -36,18 +36,18 @@ def predict(
         PerfError: no such board, operation, type or topology, no fitted parameters, or sizes out
             of range.
     """
-    known = board_named(board)
+    hardware = board_named(board)
     if dtype not in ELEMENTS:
         raise BadShape(f"collectives were measured with {', '.join(ELEMENTS)}, not with {dtype}")
     if op not in OPS:
         raise BadShape(f"no collective {op!r}; known: {', '.join(OPS)}")
-    known.require_room(size)
+    hardware.require_room(size)
     which = "all_reduce" if op == "all_reduce" else "all"
     fitted = parameters.nearest("collective", board, which, "nccl")
     element = ELEMENTS[dtype]
     calls = Calls(np.array([op]), *(np.array([value]) for value in (gpus, size, element)))
-    bound = None if topology is None else _link_bound(known, op, gpus, topology)
-    model = Model(known, calls, bound)
+    bound = None if topology is None else _link_bound(hardware, op, gpus, topology)
+    model = Model(hardware, calls, bound)
     stack = model.stack(fitted.values, np.array([0]))
     choice = {"protocol": model.protocol(fitted.values)[0]}
     if bound is not None:
@@ -60,7 +60,7 @@ def predict(
     shape = {"collective": op, "gpus": gpus, "bytes": size}
     if topology is not None:
         shape["topology"] = topology
-    return Prediction.of("allreduce", known, dtype, shape, stack, fitted, choice, rates)
+    return Prediction.of("allreduce", hardware, dtype, shape, stack, fitted, choice, rates)
 
 
 def _link_bound(board: Board, op: str, gpus: int, topology: str) -> Bound | None:
@@ -80,8 +80,10 @@ def predict_send(board: str, size: int) -> Prediction:
     Single sends were not measured. The prediction is that of an all-to-all between two GPUs with
     twice the bytes, of which each GPU sends half to the other.
     """
-    found = predict(board, "alltoall", "bf16", 2, 2 * size)
+    prediction = predict(board, "alltoall", "bf16", 2, 2 * size)
     note = "send was not measured: taken to run as an all-to-all of two GPUs"
-    fitted = replace(found.fitted, note="; ".join(filter(None, (found.fitted.note, note))))
+    fitted = replace(
+        prediction.fitted, note="; ".join(filter(None, (prediction.fitted.note, note)))
+    )
     shape = {"collective": "send", "gpus": 2, "bytes": size}
-    return replace(found, shape=shape, fitted=fitted)
+    return replace(prediction, shape=shape, fitted=fitted)

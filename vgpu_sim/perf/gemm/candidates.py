@@ -65,11 +65,15 @@ class Space:
         covers = np.where(m == 1, 0, np.maximum(covers[0], vector)), covers[1]
         tiles = np.ceil(m / self._tokens[covers[0]]) * np.ceil(n / self._features[covers[1]])
         idle = self.library.most_ctas * self._sms / tiles
-        most = np.searchsorted(_SPLITS, np.minimum(idle, k / self.library.least_k), "right") - 1
-        key = (covers[0] * len(self._features) + covers[1]) * len(_SPLITS) + np.maximum(most, 0)
+        split_limit = (
+            np.searchsorted(_SPLITS, np.minimum(idle, k / self.library.least_k), "right") - 1
+        )
+        key = (covers[0] * len(self._features) + covers[1]) * len(_SPLITS) + np.maximum(
+            split_limit, 0
+        )
         every = self.every
-        for rows, found in _by(key):
-            wide, split = divmod(found, len(_SPLITS))
+        for rows, packed_key in _by(key):
+            wide, split = divmod(packed_key, len(_SPLITS))
             bm, bn = divmod(wide, len(self._features))
             # A single token may also use the narrowest tile.
             widest = self._tokens[bm if bm or not vector else 1]
@@ -83,11 +87,11 @@ class Space:
         number of tokens.
         """
         table = self.library.dispatch or ()
-        ends = np.array([one.tokens for one in table[:-1]])
-        for rows, found in _by(np.searchsorted(ends, m)):
-            one = table[found]
-            same = (self.every.bm == one.bm) & (self.every.bn == one.bn)
-            yield rows, np.flatnonzero(same & (self.every.splits == 1))
+        ends = np.array([table_row.tokens for table_row in table[:-1]])
+        for rows, table_index in _by(np.searchsorted(ends, m)):
+            table_row = table[table_index]
+            tile_mask = (self.every.bm == table_row.bm) & (self.every.bn == table_row.bn)
+            yield rows, np.flatnonzero(tile_mask & (self.every.splits == 1))
 
 
 def _by(key: Array) -> Iterator[tuple[Array, int]]:

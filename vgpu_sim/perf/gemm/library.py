@@ -100,8 +100,8 @@ def library_of(board: Board, name: str, dtype: str) -> Library:
     """Return the kernels and rules of the named library for an operand type on a board."""
     if (name, dtype) == ("sglang", "fp8") and board.compute_capability in _SGLANG_FP8:
         return _SGLANG_FP8[board.compute_capability]
-    found = _CUBLAS[board.compute_capability]
+    library = _CUBLAS[board.compute_capability]
     exceptional = dtype in _SAME_AS_CUBLAS and name != GENERAL
     if exceptional and board.name in _EXCEPTIONS:
-        return replace(found, exception=_EXCEPTIONS[board.name])
-    return found
+        return replace(library, exception=_EXCEPTIONS[board.name])
+    return library

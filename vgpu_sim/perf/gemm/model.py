@@ -102,9 +102,9 @@ class Model:
         for rows, kernels in self._space.groups(shapes.m, shapes.n, shapes.k):
             several = self._space.every.at(kernels)
             step = max(1, _TOGETHER // len(kernels))
-            for some in (rows[at : at + step] for at in range(0, len(rows), step)):
-                parts = self._parts(*shapes.rows(some).columns(np.float32), several)
-                best[some] = kernels[parts.total.argmin(axis=1)]
+            for row_block in (rows[at : at + step] for at in range(0, len(rows), step)):
+                parts = self._parts(*shapes.rows(row_block).columns(np.float32), several)
+                best[row_block] = kernels[parts.total.argmin(axis=1)]
         return self._space.every.at(best[:, None])
 
     def times(self, shapes: Shapes, kernels: Candidates | None = None) -> Array:
@@ -169,11 +169,11 @@ class Model:
             return np.zeros_like(m, bool)
         return np.asarray((m <= rule.m) & (n == rule.n) & (k <= rule.k))
 
-    def _stages(self, m: Array, n: Array, k: Array, most: Array) -> Array:
-        """Return the number of stages of the pipeline: at most ``most``, and no more than fit into
-        shared memory.
+    def _stages(self, m: Array, n: Array, k: Array, stage_limit: Array) -> Array:
+        """Return the number of stages of the pipeline: at most ``stage_limit``, and no more than
+        fit into shared memory.
         """
-        depth = np.clip(most, 2, self._p["stages"])
+        depth = np.clip(stage_limit, 2, self._p["stages"])
         rule = self._library.exception
         if rule is None:
             return np.asarray(depth)

@@ -23,15 +23,15 @@ def predict(board: str, dtype: str, m: int, n: int, k: int) -> Prediction:
         PerfError: no such board or type, the board's tensor cores lack the type, no fitted
             parameters, a size is below 1, or the operands do not fit into the board's memory.
     """
-    known = board_named(board)
+    hardware = board_named(board)
     shapes = Shapes(*(np.array([size]) for size in (m, n, k)))
-    require_dtype(known, dtype)
+    require_dtype(hardware, dtype)
     size = dtype_named(dtype).bytes
     moved = size * (m * k + k * n) + 2 * m * n
-    known.require_room(moved)
+    hardware.require_room(moved)
     library = LIBRARY.get(dtype, _CUBLAS)
     fitted = parameters.nearest("gemm", board, dtype, library)
-    stack, kernels = Model(known, dtype_named(dtype), fitted.values, library).stack(shapes)
+    stack, kernels = Model(hardware, dtype_named(dtype), fitted.values, library).stack(shapes)
     choice = {
         "tile": f"{kernels.bm[0, 0]:.0f}x{kernels.bn[0, 0]:.0f}",
         "parts of k": int(kernels.splits[0, 0]),
@@ -41,4 +41,6 @@ def predict(board: str, dtype: str, m: int, n: int, k: int) -> Prediction:
         "GB/s of operands": moved / 1e3,
     }
     shape = {"m": m, "n": n, "k": k}
-    return Prediction.of("gemm", known, dtype, shape, stack, fitted, choice, rates, shapes.logs())
+    return Prediction.of(
+        "gemm", hardware, dtype, shape, stack, fitted, choice, rates, shapes.logs()
+    )

@@ -27,18 +27,18 @@ class Way(Enum):
 
 
 def copy_us(
-    chip: Chip, way: Way, size: int, *, pageable: bool = False, peer_rate: float | None = None
+    chip: Chip, direction: Way, size: int, *, pageable: bool = False, peer_rate: float | None = None
 ) -> float:
     """Return the time of a copy or fill of ``size`` bytes, in microseconds.
 
     ``peer_rate`` is the rate of the links to the other GPU in bytes per microsecond; if it is
     None (unknown), the rate of the board's link is used.
     """
-    if way is Way.SET:
+    if direction is Way.SET:
         return chip.launch_us + size / chip.dram_rate
-    if way is Way.D2D:
+    if direction is Way.D2D:
         return chip.launch_us + 2 * size / chip.dram_rate
-    if way is Way.P2P:
+    if direction is Way.P2P:
         link = SHARE * chip.board.link_gb_per_s.value * 1e3
         return _START_US + size / (link if peer_rate is None else peer_rate)
     share = SHARE * (_PAGEABLE_SHARE if pageable else 1.0)

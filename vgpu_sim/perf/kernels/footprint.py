@@ -22,15 +22,15 @@ _DRAWN: Final = 4  # least number of randomly chosen blocks, if the grid has eno
 _PROBES: Final = (1, 2, 4, 16, 128, 1024, 16384)
 
 
-def blocks_to_sample(grid: Shape, most: int) -> list[Shape]:
-    """Choose at most ``most`` blocks of a grid as a sample; return their positions in the grid.
+def blocks_to_sample(grid: Shape, limit: int) -> list[Shape]:
+    """Choose at most ``limit`` blocks of a grid as a sample; return their positions in the grid.
 
     The sample consists of the middle block, other blocks at power-of-two distances from the
     middle block on each axis, and the first and the last block. Further blocks are drawn at
     random. The sample is always the same for a grid.
     """
     middle = (grid[0] // 2, grid[1] // 2, grid[2] // 2)
-    found = [middle]
+    sample = [middle]
     for distance in _PROBES:
         for axis in range(3):
             for sign in (1, -1):
@@ -38,19 +38,19 @@ def blocks_to_sample(grid: Shape, most: int) -> list[Shape]:
                 if 0 <= at < grid[axis]:
                     place = list(middle)
                     place[axis] = at
-                    found.append((place[0], place[1], place[2]))
+                    sample.append((place[0], place[1], place[2]))
                     break
-    found = found[: max(1, most - _DRAWN - 2)]
+    sample = sample[: max(1, limit - _DRAWN - 2)]
     for corner in ((0, 0, 0), (grid[0] - 1, grid[1] - 1, grid[2] - 1)):
-        if len(found) < most and corner not in found:
-            found.append(corner)
+        if len(sample) < limit and corner not in sample:
+            sample.append(corner)
     draws = random.Random(repr(grid))
     for _ in range(4 * _DRAWN):
-        if len(found) < most:
+        if len(sample) < limit:
             drawn = (draws.randrange(grid[0]), draws.randrange(grid[1]), draws.randrange(grid[2]))
-            if drawn not in found:
-                found.append(drawn)
-    return found
+            if drawn not in sample:
+                sample.append(drawn)
+    return sample
 
 
 def bytes_touched(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
@@ -62,8 +62,12 @@ def bytes_touched(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> flo
     the bytes that the preceding block does not touch; it is better if only neighbouring blocks
     share bytes.
     """
-    shared = prod(_sharers(size, seen) for size, seen in zip(grid, overlaps, strict=True))
-    new = prod(_new(size, seen) for size, seen in zip(grid, overlaps, strict=True))
+    shared = prod(
+        _sharers(size, axis_overlaps) for size, axis_overlaps in zip(grid, overlaps, strict=True)
+    )
+    new = prod(
+        _new(size, axis_overlaps) for size, axis_overlaps in zip(grid, overlaps, strict=True)
+    )
     return each * max(prod(grid) / shared, new)
 
 
@@ -87,18 +91,22 @@ def bytes_touched_at_random(each: float, union: float, sampled: int, blocks: int
     return high * (1 - (1 - min(1.0, each / high)) ** blocks)
 
 
-def _sharers(size: int, seen: Overlaps) -> float:
+def _sharers(size: int, overlap_shares: Overlaps) -> float:
     """Return how many of ``size`` blocks in a row touch a byte, on average."""
-    if size == 1 or not seen:
+    if size == 1 or not overlap_shares:
         return 1.0
-    known = sorted(seen)
+    distances = sorted(overlap_shares)
     last = size - 1
     steps = np.unique(np.round(np.geomspace(1, last, _POINTS)).astype(np.int64))
-    share = np.interp(np.log(steps), [log(one) for one in known], [seen[one] for one in known])
+    share = np.interp(
+        np.log(steps),
+        [log(distance) for distance in distances],
+        [overlap_shares[distance] for distance in distances],
+    )
     edges = np.concatenate((steps, [last + 1]))
     weight = np.diff(edges) * (1 - (edges[:-1] + edges[1:] - 1) / 2 / size)
     return float(min(size, 1 + 2 * np.sum(weight * share)))
 
 
-def _new(size: int, seen: Overlaps) -> float:
-    return 1 + (size - 1) * (1 - seen.get(1, 0.0))
+def _new(size: int, overlap_shares: Overlaps) -> float:
+    return 1 + (size - 1) * (1 - overlap_shares.get(1, 0.0))

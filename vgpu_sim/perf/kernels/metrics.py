@@ -30,7 +30,7 @@ def metrics_of(chip: Chip, counts: Counts, times: Times) -> dict[str, float]:
     memory = max(times.l2, times.dram)
     resident = min(occupancy.blocks, max(1.0, blocks / chip.sms)) * occupancy.warps_per_block
     issued = blocks * counts.warp_instructions
-    found = {
+    metrics = {
         "gpu__time_duration.sum": total * 1e3,
         "sm__cycles_elapsed.max": cycles,
         f"sm__throughput.{_ELAPSED}": max(busy.values()),
@@ -78,8 +78,8 @@ def metrics_of(chip: Chip, counts: Counts, times: Times) -> dict[str, float]:
         "launch__waves_per_multiprocessor": blocks / (chip.sms * occupancy.blocks),
     }
     for name, metric in _PIPES.items():
-        found[f"{metric}.sum"] = blocks * getattr(counts, f"pipe_{name}")
-    return found | _stalls(chip, counts, times, resident)
+        metrics[f"{metric}.sum"] = blocks * getattr(counts, f"pipe_{name}")
+    return metrics | _stalls(chip, counts, times, resident)
 
 
 def _stalls(chip: Chip, counts: Counts, times: Times, resident: float) -> dict[str, float]:

@@ -117,8 +117,10 @@ def times_of(chip: Chip, counts: Counts) -> Times:
     fullest = ceil(counts.blocks / chip.sms)
     rounds = ceil(fullest / occupancy.blocks)
     traffic = traffic_of(chip, counts)
-    most = max(float(fullest), counts.heaviest_block)  # one multiprocessor's work, in blocks
-    cycles = {name: most * each for name, each in _pipe_cycles(chip, counts).items()}
+    busiest_blocks = max(
+        float(fullest), counts.heaviest_block
+    )  # one multiprocessor's work, in blocks
+    cycles = {name: busiest_blocks * each for name, each in _pipe_cycles(chip, counts).items()}
     chain = chain_cycles(chip, counts, traffic)
     # Waits of a mean warp beyond its own chain (memory, barriers) apply to the longest warp too.
     longest = counts.longest_cycles + max(0.0, chain - counts.mean_cycles)
@@ -145,20 +147,20 @@ def times_of(chip: Chip, counts: Counts) -> Times:
 
 def _pipe_cycles(chip: Chip, counts: Counts) -> dict[str, float]:
     """Return for how many cycles a block occupies each resource of a multiprocessor."""
-    found = {"issue": counts.warp_instructions / SCHEDULERS}
+    cycles_by_pipe = {"issue": counts.warp_instructions / SCHEDULERS}
     for pipe, lanes in chip.lanes.items():
-        found[pipe.value] = getattr(counts, f"pipe_{pipe.value}") * WARP / lanes
-    found[Pipe.TENSOR.value] = sum(
+        cycles_by_pipe[pipe.value] = getattr(counts, f"pipe_{pipe.value}") * WARP / lanes
+    cycles_by_pipe[Pipe.TENSOR.value] = sum(
         (getattr(counts, f"tensor_{kind}") - grouped * (1 - chip.mma_share)) / rate
         for kind, rate in chip.tensor.items()
         if (grouped := getattr(counts, f"group_{kind}", None)) is not None
     )
-    found["barriers"] = counts.barriers * _warps(counts) * _ARRIVAL
-    found["cluster"] = counts.cluster_bytes / _CLUSTER_RATE
-    found["l1"] = counts.l1_global_wavefronts + counts.l1_shared_wavefronts
+    cycles_by_pipe["barriers"] = counts.barriers * _warps(counts) * _ARRIVAL
+    cycles_by_pipe["cluster"] = counts.cluster_bytes / _CLUSTER_RATE
+    cycles_by_pipe["l1"] = counts.l1_global_wavefronts + counts.l1_shared_wavefronts
     out = counts.l1_missed_sectors + counts.store_sectors + counts.atomic_sectors
-    found["l2 port"] = out / _PORT
-    return found
+    cycles_by_pipe["l2 port"] = out / _PORT
+    return cycles_by_pipe
 
 
 def traffic_of(chip: Chip, counts: Counts) -> Traffic:

@@ -63,18 +63,18 @@ def occupancy_of(chip: Chip, threads: int, registers: int, shared: int) -> Occup
     warps = -(-threads // WARP)
     each = -(-max(registers, 1) * WARP // _UNIT) * _UNIT
     quarter = REGISTERS // SCHEDULERS // each
-    taken = -(-(shared + SHARED_OF_BLOCK_RESERVED) // _SHARED_UNIT) * _SHARED_UNIT
-    found = Occupancy(
+    shared_of_block = -(-(shared + SHARED_OF_BLOCK_RESERVED) // _SHARED_UNIT) * _SHARED_UNIT
+    occupancy = Occupancy(
         warps_per_block=warps,
         by_warps=chip.warps // warps,
         by_registers=quarter * SCHEDULERS // warps,
-        by_shared=chip.shared_bytes // taken,
+        by_shared=chip.shared_bytes // shared_of_block,
         by_blocks=chip.blocks,
     )
-    if found.blocks < 1:
+    if occupancy.blocks < 1:
         raise BadShape(
             f"no block of {threads} threads, {registers} registers and {shared} bytes of shared"
             f" memory fits a multiprocessor of {chip.board.name}:"
-            f" the limit is {found.limiter}"
+            f" the limit is {occupancy.limiter}"
         )
-    return found
+    return occupancy

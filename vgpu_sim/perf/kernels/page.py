@@ -41,13 +41,15 @@ def figures(chip: Chip, kernels: Sequence[PlottedKernel]) -> list[Figure]:
     """Return the drawings of a run's kernels, those that took most time first; none of none."""
     if not kernels:
         return []
-    every = sorted(kernels, key=lambda one: -one.us)
-    named = {str(number): one for number, one in enumerate(_sampled(kernels), 1)}
+    every = sorted(kernels, key=lambda kernel: -kernel.us)
+    named = {str(number): kernel for number, kernel in enumerate(_sampled(kernels), 1)}
     rows = _rows(named, every)
     table = make_table("Kernels of the run", _HEAD, rows, numbers_from=1)
     stacks = draw_causes(stacks_of(kernels))
-    found = [Figure("Causes of each kernel's time (modelled)", stacks, (table,))]
-    points = {key: point for key, one in named.items() if (point := point_of(one)) is not None}
+    drawings = [Figure("Causes of each kernel's time (modelled)", stacks, (table,))]
+    points = {
+        key: point for key, kernel in named.items() if (point := point_of(kernel)) is not None
+    }
     roofed = [
         Roof(name, chip.dram_peak / 1e3, top)
         for name, top in roofs(chip, list(named.values())).items()
@@ -55,36 +57,36 @@ def figures(chip: Chip, kernels: Sequence[PlottedKernel]) -> list[Figure]:
     plot = draw_roofline(roofed, list(points.values()))
     left_out = [key for key in named if key not in points]
     if plot is not None:
-        more = (_left_out(left_out),) if left_out else ()
-        found.append(Figure("Roofline (modelled)", plot, more))
-    return found
+        notes = (_left_out(left_out),) if left_out else ()
+        drawings.append(Figure("Roofline (modelled)", plot, notes))
+    return drawings
 
 
 def stacks_of(kernels: Sequence[PlottedKernel]) -> list[Stack]:
     """Return the causes of a launch of each sampled kernel, those that took most time first."""
     return [
-        Stack(f"{number} {one.call or one.name}", one.estimate.us, one.estimate.stack)
-        for number, one in enumerate(_sampled(kernels), 1)
-        if one.estimate is not None
+        Stack(f"{number} {kernel.call or kernel.name}", kernel.estimate.us, kernel.estimate.stack)
+        for number, kernel in enumerate(_sampled(kernels), 1)
+        if kernel.estimate is not None
     ]
 
 
 def _sampled(kernels: Sequence[PlottedKernel]) -> list[PlottedKernel]:
-    every = sorted(kernels, key=lambda one: -one.us)
-    return [one for one in every if one.estimate is not None][:_MOST]
+    every = sorted(kernels, key=lambda kernel: -kernel.us)
+    return [kernel for kernel in every if kernel.estimate is not None][:_MOST]
 
 
-def point_of(one: PlottedKernel) -> Point | None:
+def point_of(kernel: PlottedKernel) -> Point | None:
     """Return a kernel's point in the plot: operations per byte of DRAM, and Gflop/s. None if either
     is unknown.
     """
-    found = one.estimate
-    if found is None:
+    estimate = kernel.estimate
+    if estimate is None:
         return None
-    flop, moved = found.counts.blocks * found.counts.flop, found.times.traffic.dram
+    flop, moved = estimate.counts.blocks * estimate.counts.flop, estimate.times.traffic.dram
     if flop <= 0 or moved <= 0:
         return None
-    return Point(one.name, flop / moved, flop / found.us / 1e3)
+    return Point(kernel.name, flop / moved, flop / estimate.us / 1e3)
 
 
 def roofs(chip: Chip, kernels: Sequence[PlottedKernel]) -> dict[str, float]:
@@ -92,14 +94,14 @@ def roofs(chip: Chip, kernels: Sequence[PlottedKernel]) -> dict[str, float]:
     are the peaks of the vector units, and the peaks of the tensor types that some kernel uses.
     """
     share = chip.sms / chip.board.sms.value
-    counts = [one.estimate.counts for one in kernels if one.estimate is not None]
-    found = {"fp32": chip.sms * chip.lanes[Pipe.FMA] * 2 * chip.ghz}
-    if any(one.pipe_fp16 for one in counts):  # pairs of two elements
-        found["fp16"] = chip.sms * chip.lanes[Pipe.FP16] * 4 * chip.ghz
+    counts = [kernel.estimate.counts for kernel in kernels if kernel.estimate is not None]
+    peaks = {"fp32": chip.sms * chip.lanes[Pipe.FMA] * 2 * chip.ghz}
+    if any(launch_counts.pipe_fp16 for launch_counts in counts):  # pairs of two elements
+        peaks["fp16"] = chip.sms * chip.lanes[Pipe.FP16] * 4 * chip.ghz
     for kind in _TENSOR_TYPES:
-        if any(getattr(one, f"tensor_{kind}") for one in counts):
-            found[f"{kind} tensor"] = chip.board.tensor_tflops[kind].value * 1e3 * share
-    return found
+        if any(getattr(launch_counts, f"tensor_{kind}") for launch_counts in counts):
+            peaks[f"{kind} tensor"] = chip.board.tensor_tflops[kind].value * 1e3 * share
+    return peaks
 
 
 def _left_out(keys: Sequence[str]) -> Element:
@@ -108,12 +110,15 @@ def _left_out(keys: Sequence[str]) -> Element:
 
 
 def _rows(named: dict[str, PlottedKernel], every: Sequence[PlottedKernel]) -> list[tuple[str, ...]]:
-    keys = {id(one): key for key, one in named.items()}
+    keys = {id(kernel): key for key, kernel in named.items()}
     return [
         (
-            *(one.name, keys.get(id(one), "-"), str(one.launches), f"{one.us:.2f}"),
-            f"{one.us / max(1, one.launches):.2f}",
-            one.estimate.bound_by if one.estimate is not None else "not sampled",
+            kernel.name,
+            keys.get(id(kernel), "-"),
+            str(kernel.launches),
+            f"{kernel.us:.2f}",
+            f"{kernel.us / max(1, kernel.launches):.2f}",
+            kernel.estimate.bound_by if kernel.estimate is not None else "not sampled",
         )
-        for one in every
+        for kernel in every
     ]

@@ -139,9 +139,12 @@ class Scoreboard:
         """Record that the warp executed the instruction at index ``word`` of the code. Return, for
         each counter in ``CHAIN``, by how much it grew.
         """
-        before = self._state()
+        earlier_state = self._state()
         self.step(word)
-        return tuple(now - then for now, then in zip(self._state(), before, strict=True))
+        return tuple(
+            counter - earlier_counter
+            for counter, earlier_counter in zip(self._state(), earlier_state, strict=True)
+        )
 
     def _state(self) -> tuple[float, ...]:
         return (
@@ -226,10 +229,10 @@ class Scoreboard:
     def _wait_short(self, reads: tuple[int, ...]) -> None:
         issued_at = [self._short[place] for place in reads if place in self._short]
         if issued_at:
-            left = _LATENCIES.shared - (self._now - max(issued_at))
-            if left > 0:
-                self.short_waits += left / _LATENCIES.shared
-                self._now += left
+            wait_cycles = _LATENCIES.shared - (self._now - max(issued_at))
+            if wait_cycles > 0:
+                self.short_waits += wait_cycles / _LATENCIES.shared
+                self._now += wait_cycles
                 self._short.clear()
 
 
@@ -249,24 +252,24 @@ def chain_growth(instruction: Instruction) -> tuple[float, ...]:
 
 
 def execution_cost(
-    code: Sequence[Instruction], words: Sequence[int], kept: Sequence[float]
+    code: Sequence[Instruction], words: Sequence[int], issue_shares: Sequence[float]
 ) -> tuple[float, float]:
     """Return a lower bound for the cost to a warp of executing a group of instructions once more,
     as (cycles, issues). ``words`` are the instructions' indices in ``code``.
 
-    ``kept`` is the result of ``unrolling.issue_shares`` for the whole code. Loads are assumed to
-    hit the first-level cache. The cost includes waits for work that the previous execution of the
-    group has not finished.
+    ``issue_shares`` is the result of ``unrolling.issue_shares`` for the whole code. Loads are
+    assumed to hit the first-level cache. The cost includes waits for work that the previous
+    execution of the group has not finished.
     """
     board = Scoreboard(code)
-    before = (0.0, 0.0)
-    after = before
+    earlier_cost = (0.0, 0.0)
+    total_cost = earlier_cost
     for _ in range(2):
-        before = after
+        earlier_cost = total_cost
         for word in words:
-            if kept[word] == 1 or (kept[word] and EFFECTS[code[word].op].accesses):
+            if issue_shares[word] == 1 or (issue_shares[word] and EFFECTS[code[word].op].accesses):
                 board.step(word)
         waits = board.short_waits * _LATENCIES.shared
         waits += max(0.0, board.long_waits * _LATENCIES.l1 - board.long_covered)
-        after = (board.warp_issued + board.fixed_cycles + waits, float(board.warp_issued))
-    return after[0] - before[0], after[1] - before[1]
+        total_cost = (board.warp_issued + board.fixed_cycles + waits, float(board.warp_issued))
+    return total_cost[0] - earlier_cost[0], total_cost[1] - earlier_cost[1]

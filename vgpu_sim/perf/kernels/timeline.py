@@ -79,11 +79,11 @@ class Timeline:
         """
         ready = self._ready(stream, waits, ISSUE_US["launch"])
         start = self._room(ready, us, share)
-        found = Span(start, start + us, share)
-        self._spans.append(found)
+        span = Span(start, start + us, share)
+        self._spans.append(span)
         if len(self._spans) > _KEPT_SPANS:
-            self._spans.remove(min(self._spans, key=lambda one: one.end))
-        return self._record_end(stream, value, found)
+            self._spans.remove(min(self._spans, key=lambda kept_span: kept_span.end))
+        return self._record_end(stream, value, span)
 
     def copy(
         self,
@@ -113,38 +113,42 @@ class Timeline:
         the request.
         """
         ready = self._ready(stream, waits, ISSUE_US["other"])
-        one = self._streams[stream]
-        one.end = ready
-        one.values.append(value)
-        one.ends.append(ready)
+        track = self._streams[stream]
+        track.end = ready
+        track.values.append(value)
+        track.ends.append(ready)
         return ready
 
     def _ready(self, stream: int, waits: Sequence[Wait], issue_us: float) -> float:
         self._host += issue_us
         own = self._streams.setdefault(stream, _Stream())
-        others = (self._streams[one].time_of(at) for one, at in waits if one in self._streams)
-        return max(own.end, self._host, *others)
+        awaited_times = (
+            self._streams[awaited_stream].time_of(at)
+            for awaited_stream, at in waits
+            if awaited_stream in self._streams
+        )
+        return max(own.end, self._host, *awaited_times)
 
     def _room(self, ready: float, us: float, share: float) -> float:
         """Return the earliest time at which a launch has room for its whole duration."""
-        later = sorted(one.end for one in self._spans if one.end > ready)
+        later = sorted(span.end for span in self._spans if span.end > ready)
         for start in (ready, *later):
-            beside = [one for one in self._spans if one.end > start and one.start < start + us]
-            looks = (start, *(one.start for one in beside if one.start > start))
-            most = max(
-                sum(one.share for one in beside if one.start <= at < one.end) for at in looks
+            beside = [span for span in self._spans if span.end > start and span.start < start + us]
+            looks = (start, *(span.start for span in beside if span.start > start))
+            peak_share = max(
+                sum(span.share for span in beside if span.start <= at < span.end) for at in looks
             )
-            if most + share <= 1 + _EPSILON:
+            if peak_share + share <= 1 + _EPSILON:
                 return start
         return max(ready, *later) if later else ready
 
-    def _record_end(self, stream: int, value: int, found: Span) -> Span:
-        one = self._streams[stream]
-        one.end = found.end
-        one.values.append(value)
-        one.ends.append(found.end)
+    def _record_end(self, stream: int, value: int, span: Span) -> Span:
+        track = self._streams[stream]
+        track.end = span.end
+        track.values.append(value)
+        track.ends.append(span.end)
         if self._first < 0:
-            self._first = self._last = found.start
-        self._covered += max(0.0, found.end - max(self._last, found.start))
-        self._last = max(self._last, found.end)
-        return found
+            self._first = self._last = span.start
+        self._covered += max(0.0, span.end - max(self._last, span.start))
+        self._last = max(self._last, span.end)
+        return span

@@ -60,23 +60,23 @@ NO_UNITS: Final[Mapping[int, Part]] = MappingProxyType({})
 
 def parts_of(function: Function) -> Mapping[int, Part]:
     """Return the instructions that asynchronous units perform, by their indices in the code."""
-    found: dict[int, Part] = {}
+    parts: dict[int, Part] = {}
     for line, group in groupby(range(len(function.code)), lambda word: function.lines[word]):
         words = list(group)
         if line == 0 or len(words) == 1:
             continue
         operations = [function.code[word].op for word in words]
         if Op.MMA in operations and Op.LDMATRIX in operations:
-            found |= _product(words, operations)
+            parts |= _product(words, operations)
         elif Op.TRAP in operations and _moves_in_a_loop(function, words):
-            found |= dict.fromkeys(words, Part(Unit.COPY))
+            parts |= dict.fromkeys(words, Part(Unit.COPY))
             reads = any(_loads_from_global(function.code[word]) for word in words)
-            found[words[-1]] = Part(Unit.COPY, ends=reads)
+            parts[words[-1]] = Part(Unit.COPY, ends=reads)
         elif _multiplies_doubles(function, words):
-            found |= {word: _doubles(function.code[word]) for word in words}
+            parts |= {word: _doubles(function.code[word]) for word in words}
         else:
-            found |= _fetch(function, words)
-    return found
+            parts |= _fetch(function, words)
+    return parts
 
 
 def _multiplies_doubles(function: Function, words: list[int]) -> bool:
@@ -84,8 +84,10 @@ def _multiplies_doubles(function: Function, words: list[int]) -> bool:
     fused multiply-adds.
     """
     code = [function.code[word] for word in words]
-    sums = sum(one.op is Op.FMA and one.type is DataType.F64 for one in code)
-    shuffles = sum(one.op is Op.SHFL for one in code)
+    sums = sum(
+        instruction.op is Op.FMA and instruction.type is DataType.F64 for instruction in code
+    )
+    shuffles = sum(instruction.op is Op.SHFL for instruction in code)
     return sums >= _FEWEST_SUMS and shuffles >= sums and not any(map(_is_of_a_program, code))
 
 
@@ -101,16 +103,18 @@ def _doubles(instruction: Instruction) -> Part:
 def _product(words: list[int], operations: list[Op]) -> dict[int, Part]:
     products, loads = operations.count(Op.MMA), operations.count(Op.LDMATRIX)
     has_left = loads > -(-products // 2)
-    found = dict.fromkeys(words, Part(Unit.PRODUCT))
+    parts = dict.fromkeys(words, Part(Unit.PRODUCT))
     for word, operation in zip(words, operations, strict=True):
         if operation is Op.LDMATRIX:
-            found[word] = Part(Unit.PRODUCT, share=1 / WARPS_OF_GROUP)
+            parts[word] = Part(Unit.PRODUCT, share=1 / WARPS_OF_GROUP)
     if has_left:
-        found[words[operations.index(Op.LDMATRIX)]] = Part(Unit.PRODUCT, share=1.0)
+        parts[words[operations.index(Op.LDMATRIX)]] = Part(Unit.PRODUCT, share=1.0)
     read = _LEFT_MATRIX * has_left + _RIGHT_MATRIX * (loads - has_left)
-    last = max(word for word, one in zip(words, operations, strict=True) if one is Op.MMA)
-    found[last] = Part(Unit.PRODUCT, cycles=max(_EIGHT_COLUMNS * products, read))
-    return found
+    last = max(
+        word for word, operation in zip(words, operations, strict=True) if operation is Op.MMA
+    )
+    parts[last] = Part(Unit.PRODUCT, cycles=max(_EIGHT_COLUMNS * products, read))
+    return parts
 
 
 def _fetch(function: Function, words: list[int]) -> dict[int, Part]:
@@ -118,8 +122,8 @@ def _fetch(function: Function, words: list[int]) -> dict[int, Part]:
     shared memory. A program's own load and store on one line have types, as a rule.
     """
     code = {word: function.code[word] for word in words}
-    loads = [word for word, one in code.items() if one.op in _LOADS]
-    stores = [word for word, one in code.items() if one.op is Op.ST]
+    loads = [word for word, instruction in code.items() if instruction.op in _LOADS]
+    stores = [word for word, instruction in code.items() if instruction.op is Op.ST]
     if not loads or len(loads) != len(stores):
         return {}
     if not all(_copies(code[a], code[b]) for a, b in zip(loads, stores, strict=True)):
@@ -139,10 +143,14 @@ def _copies(load: Instruction, store: Instruction) -> bool:
 
 def _moves_in_a_loop(function: Function, words: list[int]) -> bool:
     code = [function.code[word] for word in words]
-    moves = any(one.op is Op.LD for one in code) and any(one.op in (Op.ST, Op.RED) for one in code)
+    moves = any(instruction.op is Op.LD for instruction in code) and any(
+        instruction.op in (Op.ST, Op.RED) for instruction in code
+    )
     return moves and any(
-        one.op is Op.BRA and one.target is not None and words[0] <= one.target <= word
-        for word, one in zip(words, code, strict=True)
+        instruction.op is Op.BRA
+        and instruction.target is not None
+        and words[0] <= instruction.target <= word
+        for word, instruction in zip(words, code, strict=True)
     )
 
 

@@ -110,10 +110,10 @@ def _is_folded(code: Sequence[Instruction], body: range, word: int, comparison: 
         return False
     (register,) = code[word].dsts
     return all(
-        one in (word, comparison)
-        or register not in (*code[one].srcs, *code[one].dsts)
-        or _is_address(code[one], register)
-        for one in body
+        index in (word, comparison)
+        or register not in (*code[index].srcs, *code[index].dsts)
+        or _is_address(code[index], register)
+        for index in body
     )
 
 
@@ -125,7 +125,7 @@ def _accesses(code: Sequence[Instruction], gone: Sequence[int], word: int, round
     width = access.vector * access.type.bytes
     if access.op is not Op.LD or access.space is not Space.SHARED or access.volatile:
         return 1.0
-    steps = [one for one in gone if code[one].dsts == access.srcs[:1]]
+    steps = [index for index in gone if code[index].dsts == access.srcs[:1]]
     if len(steps) != 1 or _step(code[steps[0]]) != width or rounds * width % _WIDEST:
         return 1.0
     return min(1.0, width / _WIDEST)

@@ -61,22 +61,22 @@ class UNet:
         yield from self._embedding(_CHANNELS[0], _TIME)
         yield from self._embedding(_ADDED, _TIME)
         yield self._conv(side, _LATENT, _CHANNELS[0])
-        kept, width = [_CHANNELS[0]], _CHANNELS[0]
+        skip_widths, width = [_CHANNELS[0]], _CHANNELS[0]
         for level, out in enumerate(_CHANNELS):
             for _ in range(_DOWN):
                 yield from self._block(side, width, out, _DEPTH[level])
                 width = out
-                kept.append(width)
+                skip_widths.append(width)
             if level < len(_CHANNELS) - 1:
                 side //= 2
                 yield self._conv(side, width, width)
-                kept.append(width)
+                skip_widths.append(width)
         yield from self._block(side, width, width, _DEPTH[-1])
         yield from self._residual(side, width, width)
         for level in reversed(range(len(_CHANNELS))):
             out = _CHANNELS[level]
             for _ in range(_UP):
-                yield from self._block(side, width + kept.pop(), out, _DEPTH[level])
+                yield from self._block(side, width + skip_widths.pop(), out, _DEPTH[level])
                 width = out
             if level:
                 side *= 2
@@ -135,7 +135,9 @@ class UNet:
         rows = self.batch * pixels
         weights = 2 * width if kind == "norm" else 0
         return Operator(
-            *(kind, ("stream", rows, width), weights),
+            kind,
+            ("stream", rows, width),
+            weights,
             lambda: stream("elementwise", self.board, rows, width, _BYTES, _BYTES),
         )
 
@@ -143,7 +145,9 @@ class UNet:
         heads = width // _HEAD
         sizes = {"batch": self.batch, "query": query, "context": context, "head_dim": _HEAD}
         return Operator(
-            *(kind, ("attention", query, context, heads), 0),
+            kind,
+            ("attention", query, context, heads),
+            0,
             lambda: attention(self.board, heads=heads, kv_heads=heads, causal=False, **sizes),
         )
 
@@ -210,32 +214,34 @@ def predict_image_generation(board: str, request: Request, *, mechanistic: bool 
             parameters, or a model that does not fit into the memory.
     """
     batch, side = request.batch, request.side
-    known = board_named(board)
+    hardware = board_named(board)
     if batch < 1 or request.steps < 1:
         raise BadShape("batch and steps must be at least 1")
     if side < 1 or side % (4 * _STRIDE):
         raise BadShape(f"the side must be a multiple of {4 * _STRIDE} pixels, not {side}")
     operators = list(UNet(board, 2 * batch, side).operators())
-    parameters = sum(one.weights for one in operators)
+    parameters = sum(operator.weights for operator in operators)
     widest = 2 * batch * (side // _STRIDE) ** 2 * 3 * _CHANNELS[0]
     need = _BYTES * (parameters + 4 * widest) / 1e9 + _RESERVED_GB
-    if need > known.dram_gb.value:
-        raise BadShape(f"{NAME} needs {need:.1f} GB, but {board} has {known.dram_gb.value:.0f} GB")
+    if need > hardware.dram_gb.value:
+        raise BadShape(
+            f"{NAME} needs {need:.1f} GB, but {board} has {hardware.dram_gb.value:.0f} GB"
+        )
     known_us: dict[tuple[object, ...], Prediction] = {}
-    for one in operators:
-        if one.key not in known_us:
-            prediction = one.ask()
-            known_us[one.key] = prediction.mechanistic() if mechanistic else prediction
-    found = [known_us[one.key] for one in operators]
+    for operator in operators:
+        if operator.key not in known_us:
+            prediction = operator.ask()
+            known_us[operator.key] = prediction.mechanistic() if mechanistic else prediction
+    predictions = [known_us[operator.key] for operator in operators]
     kinds: dict[str, tuple[int, float]] = {}
     widths: dict[str, float] = {}
-    for one, prediction in zip(operators, found, strict=True):
-        times, us = kinds.get(one.kind, (0, 0.0))
-        kinds[one.kind] = (times + 1, us + prediction.us)
+    for operator, prediction in zip(operators, predictions, strict=True):
+        times, us = kinds.get(operator.kind, (0, 0.0))
+        kinds[operator.kind] = (times + 1, us + prediction.us)
         # Errors of one kind of operator are equal; errors of different kinds are independent.
         low, high = prediction.interval
-        widths[one.kind] = widths.get(one.kind, 0.0) + (high - low) / 2
-    waiting = 0.0 if request.graphs else host_gaps_us(one.us for one in found)
+        widths[operator.kind] = widths.get(operator.kind, 0.0) + (high - low) / 2
+    waiting = 0.0 if request.graphs else host_gaps_us(prediction.us for prediction in predictions)
     half = sum(width**2 for width in widths.values()) ** 0.5
-    us = sum(one.us for one in found) + waiting
+    us = sum(prediction.us for prediction in predictions) + waiting
     return Drawing(board, batch, side, request.steps, parameters, need, kinds, us, waiting, half)

@@ -47,8 +47,8 @@ class Layout:
         """
         for name in ("tp", "pp", "dp", "ep"):
             if getattr(self, name) not in RANKS:
-                known = ", ".join(map(str, RANKS))
-                raise BadShape(f"{name} must be one of {known}, not {getattr(self, name)}")
+                allowed_ranks = ", ".join(map(str, RANKS))
+                raise BadShape(f"{name} must be one of {allowed_ranks}, not {getattr(self, name)}")
         if self.gpus > NODE:
             raise BadShape(
                 f"tp x pp x dp is {self.gpus}: collectives among more than the {NODE} GPUs of a "

@@ -35,11 +35,11 @@ def memory(shard: Shard, batch: int, length: int, tokens: int) -> Memory:
         # Only the rank's experts count; shared weights are divided among the tp ranks.
         own = 3 * model.hidden * shard.inner * model.experts / layout.ep
         common = 3 * model.hidden * model.shared * model.inner / layout.tp
-        one = attention + own + common
+        layer_parameters = attention + own + common
     else:
-        one = attention + 3 * model.hidden * shard.inner
+        layer_parameters = attention + 3 * model.hidden * shard.inner
     dense = attention + 3 * model.hidden * model.dense_inner / layout.tp
-    layers = (model.layers - model.dense_layers) * one + model.dense_layers * dense
+    layers = (model.layers - model.dense_layers) * layer_parameters + model.dense_layers * dense
     routers = (model.layers - model.dense_layers) * model.experts * model.hidden / layout.pp
     ends = 2 * model.vocabulary * model.hidden / layout.tp
     weights = WEIGHTS[shard.dtype] * layers / layout.pp + BYTES * (routers + ends)

@@ -156,19 +156,19 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        wanted = self.question
+        question = self.question
         return {
-            "model": wanted.model,
-            "board": wanted.board,
-            "tp": wanted.tp,
-            "pp": wanted.pp,
-            "dp": wanted.dp,
-            "ep": wanted.ep,
-            "dtype": wanted.dtype,
-            "cuda_graphs": wanted.graphs,
-            "batch": wanted.batch,
-            "in": wanted.given,
-            "out": wanted.made,
+            "model": question.model,
+            "board": question.board,
+            "tp": question.tp,
+            "pp": question.pp,
+            "dp": question.dp,
+            "ep": question.ep,
+            "dtype": question.dtype,
+            "cuda_graphs": question.graphs,
+            "batch": question.batch,
+            "in": question.given,
+            "out": question.made,
             "modelled": True,
             "ttft_ms": self.ttft_ms,
             "tpot_ms": self.tpot_ms,
@@ -182,16 +182,16 @@ class Report:
             | {"total": self.memory.total},
             "passes": {
                 name: {
-                    "us": one.us,
-                    "us_half_90_percent": one.half_width_us,
-                    "layer_us": one.layer_us,
-                    "launch_gaps_us": one.waiting,
+                    "us": model_pass.us,
+                    "us_half_90_percent": model_pass.half_width_us,
+                    "layer_us": model_pass.layer_us,
+                    "launch_gaps_us": model_pass.waiting,
                     "operators": [
                         {"name": p.name, "times": p.times, **p.prediction.as_json()}
-                        for p in one.parts
+                        for p in model_pass.parts
                     ],
                 }
-                for name, one in (("prefill", self.prefill), ("decode", self.decode))
+                for name, model_pass in (("prefill", self.prefill), ("decode", self.decode))
             },
         }
 
@@ -249,9 +249,11 @@ def _does_not_fit(question: Serving, need: Memory, has: float) -> str:
     if "fp8" in board_named(question.board).tensor_tflops:
         ways += [(smaller, tp) for tp in RANKS]
     cure = "it does not fit into one node of 8"
-    for wanted, tp in ways:
-        if _fits(wanted, tp, has):
-            cure = f"it fits with tp {tp}" + (" in fp8" if wanted.dtype != question.dtype else "")
+    for candidate, tp in ways:
+        if _fits(candidate, tp, has):
+            cure = f"it fits with tp {tp}" + (
+                " in fp8" if candidate.dtype != question.dtype else ""
+            )
             break
     parts = ", ".join(f"{name} {getattr(need, name):.1f}" for name in Memory.__slots__)
     return (
@@ -262,8 +264,8 @@ def _does_not_fit(question: Serving, need: Memory, has: float) -> str:
 
 
 def _fits(question: Serving, tp: int, has: float) -> bool:
-    model, wanted = architecture_named(question.model), question.layout
-    wider = replace(wanted, tp=tp, ep=min(wanted.ep, tp * wanted.dp))
+    model, layout = architecture_named(question.model), question.layout
+    wider = replace(layout, tp=tp, ep=min(layout.ep, tp * layout.dp))
     possible = wider.gpus <= NODE and model.heads % tp == 0
     return possible and _memory(question, wider).total <= has
 
@@ -279,10 +281,12 @@ def _pass(shard: Shard, step: Step, batches: int, graphs: bool, mechanistic: boo
     parts: list[Part] = []
     order: list[float] = []
     for times, operators, of_layer in runs:
-        some = [Part(name, times, ask(), of_layer) for name, ask in operators]
+        run_parts = [Part(name, times, ask(), of_layer) for name, ask in operators]
         if mechanistic:
-            some = [replace(part, prediction=part.prediction.mechanistic()) for part in some]
-        parts += some
-        order += [part.prediction.us for part in some] * times
+            run_parts = [
+                replace(part, prediction=part.prediction.mechanistic()) for part in run_parts
+            ]
+        parts += run_parts
+        order += [part.prediction.us for part in run_parts] * times
     waiting = 0.0 if graphs else host_gaps_us(order)
     return Pass(step, sum(count for count, _ in kinds) * rounds, tuple(parts), waiting)

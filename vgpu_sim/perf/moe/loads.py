@@ -83,13 +83,13 @@ def loads(calls: Calls) -> Loads:
     """Return the load of the busiest rank for each call. For a power law, this is the mean of a few
     random draws with fixed seeds.
     """
-    known: dict[tuple[object, ...], Array] = {}
+    counts_by_key: dict[tuple[object, ...], Array] = {}
     rows = []
     names = ("tokens", "topk", "experts", "ranks", "distribution")
     for key in zip(*(getattr(calls, name).tolist() for name in names), strict=True):
-        if key not in known:
-            known[key] = _counts(*key)
-        rows.append(known[key])
+        if key not in counts_by_key:
+            counts_by_key[key] = _counts(*key)
+        rows.append(counts_by_key[key])
     table = np.maximum(np.array(rows), 1)
     return Loads(table[:, :1], table[:, 1:2], table[:, 2:])
 
@@ -105,11 +105,11 @@ def _counts(tokens: int, topk: int, experts: int, ranks: int, distribution: str)
 
 def _power_law(uniform: Array, low: float, high: float, exponent: float) -> Array:
     """Transform uniform numbers to a power-law density between two bounds."""
-    rest = 1 - exponent
-    if abs(rest) < _FLAT:
+    power = 1 - exponent
+    if abs(power) < _FLAT:
         return np.asarray(low * (high / low) ** uniform)
-    ends = low**rest, high**rest
-    return np.asarray(((ends[1] - ends[0]) * uniform + ends[0]) ** (1 / rest))
+    ends = low**power, high**power
+    return np.asarray(((ends[1] - ends[0]) * uniform + ends[0]) ** (1 / power))
 
 
 def _draws(tokens: int, topk: int, experts: int, ranks: int, distribution: str) -> list[Array]:
@@ -122,12 +122,12 @@ def _draws(tokens: int, topk: int, experts: int, ranks: int, distribution: str) 
         return [load]
     low, high = (1.0, max(2.0, 0.8 * tokens)) if pairs > experts else (0.01, 2.0)
     random = np.random.default_rng(_SEED)
-    found = []
+    busiest_loads = []
     for _ in range(_DRAWS):
         weights = _power_law(random.random(experts), low, high, exponent)
         exact = weights / weights.sum() * pairs
         load = np.floor(exact)
         load[np.argsort(load - exact)[: int(pairs - load.sum())]] += 1  # the largest remainders
         by_rank = load.reshape(ranks, local)
-        found.append(by_rank[by_rank.sum(axis=1).argmax()])
-    return found
+        busiest_loads.append(by_rank[by_rank.sum(axis=1).argmax()])
+    return busiest_loads

@@ -71,10 +71,10 @@ class Model:
         products = self._products(values, rows, tile)
         permute = self._permute(values, rows)
         causes = {"launch": np.full_like(permute, values["launch"])}
-        for name, one in zip(("up", "down"), products, strict=True):
-            causes[f"{name}: products"] = one.core
-            causes[f"{name}: memory not hidden"] = one.exposed
-        causes["clock throttle"] = sum(one.throttle for one in products) + 0 * permute
+        for name, product in zip(("up", "down"), products, strict=True):
+            causes[f"{name}: products"] = product.core
+            causes[f"{name}: memory not hidden"] = product.exposed
+        causes["clock throttle"] = sum(product.throttle for product in products) + 0 * permute
         causes["routing and permutation"] = permute
         return Stack({name: part[:, 0] for name, part in causes.items()})
 
@@ -87,8 +87,8 @@ class Model:
 
     def _total(self, p: Values, rows: Array, tile: Array) -> Array:
         total = p["launch"] + self._permute(p, rows)
-        for one in self._products(p, rows, tile):
-            total = total + one.core + one.exposed + one.throttle
+        for product in self._products(p, rows, tile):
+            total = total + product.core + product.exposed + product.throttle
         return np.asarray(total)
 
     def _permute(self, p: Values, rows: Array) -> Array:

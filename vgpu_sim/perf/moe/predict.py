@@ -46,22 +46,23 @@ def predict(
         PerfError: no such board, its tensor cores lack the type, no fitted parameters, sizes that
             no kernel accepts, or weights that do not fit into the board's memory.
     """
-    known = board_named(board)
+    hardware = board_named(board)
     if dtype not in DTYPES:
         raise BadShape(f"mixtures of experts were measured in {', '.join(DTYPES)}, not in {dtype}")
-    operands = require_dtype(known, operands_of(dtype))
+    operands = require_dtype(hardware, operands_of(dtype))
     sizes = {"tokens": tokens, "hidden": hidden, "inner": inner, "topk": topk}
     sizes |= {"experts": experts, "ranks": ranks}
-    one = {name: np.array([size]) for name, size in sizes.items()}
-    calls = Calls(**one, distribution=np.array([distribution]), gated=np.array([gated]))
+    columns = {name: np.array([size]) for name, size in sizes.items()}
+    calls = Calls(**columns, distribution=np.array([distribution]), gated=np.array([gated]))
     weights = (3 if gated else 2) * hidden * inner * experts // ranks
-    known.require_room(operands.bytes * weights + 4 * tokens * hidden)
+    hardware.require_room(operands.bytes * weights + 4 * tokens * hidden)
     fitted = parameters.nearest("moe", board, dtype, LIBRARY)
-    model, row = Model(known, operands, calls), np.array([0])
+    model, row = Model(hardware, operands, calls), np.array([0])
     stack = model.stack(fitted.values, row)
     choice = {"rows a tile": TILES[int(model.choose(fitted.values, row)[0])]}
     flop = 2 * tokens * topk / ranks * hidden * inner * (3 if gated else 2)
     shape = sizes | {"distribution": distribution, "gated": gated}
     rates = {"Tflop/s": flop / 1e6}
-    inputs = (shape, stack, fitted, choice, rates, model.sizes(row))
-    return Prediction.of("moe", known, dtype, *inputs)
+    return Prediction.of(
+        "moe", hardware, dtype, shape, stack, fitted, choice, rates, model.sizes(row)
+    )

@@ -36,11 +36,11 @@ def predict(board: str, topology: str, ends: Sequence[tuple[str, str]], size: in
     Raises:
         PerfError: no such board, topology or device, or more bytes than a device has.
     """
-    known, node = board_named(board), topology_named(topology)
-    moved = together(Routes(node, known), ends, size)
+    hardware, node = board_named(board), topology_named(topology)
+    moved = together(Routes(node, hardware), ends, size)
     for end in {end for pair in ends for end in pair}:
         if end.startswith("gpu"):
-            known.require_room(size)
+            hardware.require_room(size)
         elif end.startswith("cxl"):
             _hold(node, end, size)
     first = moved[0]
@@ -56,11 +56,10 @@ def predict(board: str, topology: str, ends: Sequence[tuple[str, str]], size: in
         "from": first.source,
         "to": first.target,
         "bytes": size,
-        "transfers": [_facts(one) for one in moved],
+        "transfers": [_facts(transfer) for transfer in moved],
     }
-    return Prediction.of(
-        *("copy", known, "bytes", shape, Stack(causes), fitted, {}, {"GB/s": size / 1e3})
-    )
+    rates = {"GB/s": size / 1e3}
+    return Prediction.of("copy", hardware, "bytes", shape, Stack(causes), fitted, {}, rates)
 
 
 def _hold(node: Topology, end: str, size: int) -> None:
@@ -69,12 +68,12 @@ def _hold(node: Topology, end: str, size: int) -> None:
         raise BadShape(f"{size / 1e9:.4g} GB do not fit into {end}, which has {has} GB")
 
 
-def _facts(one: Transfer) -> dict[str, Any]:
+def _facts(transfer: Transfer) -> dict[str, Any]:
     return {
-        "from": one.source,
-        "to": one.target,
-        "way": one.way,
-        "limited_by": "{} to {}".format(*one.limit),
-        "gb_per_s": one.rate / 1e3,
-        "us": one.us,
+        "from": transfer.source,
+        "to": transfer.target,
+        "way": transfer.way,
+        "limited_by": "{} to {}".format(*transfer.limit),
+        "gb_per_s": transfer.rate / 1e3,
+        "us": transfer.us,
     }

@@ -73,5 +73,7 @@ class Model:
         rounds = np.maximum(1, height / board.sms.value / p["resident"])
         work = rounds * (p["row"] + p["element"] * 1e-3 * width)
         launch = np.full_like(height, p["launch"])
-        both = overlapped_time(work, memory, p["overlap"])
-        return Stack({"launch": launch, "memory": memory, "rows not hidden": both - memory})
+        overlapped_us = overlapped_time(work, memory, p["overlap"])
+        return Stack(
+            {"launch": launch, "memory": memory, "rows not hidden": overlapped_us - memory}
+        )

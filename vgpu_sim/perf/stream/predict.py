@@ -30,18 +30,18 @@ def predict(
         PerfError: no such board, no fitted parameters, sizes below 1, or more bytes than the
             board's memory has.
     """
-    known = board_named(board)
+    hardware = board_named(board)
     sizes = (np.array([float(size)]) for size in (rows, columns, read, written))
     calls = Calls(*sizes)
-    known.require_room(rows * columns * (read + written))
+    hardware.require_room(rows * columns * (read + written))
     fitted = parameters.nearest("stream", board, "elementwise", LIBRARY)
-    stack = Model(known, calls).stack(fitted.values, np.array([0]))
+    stack = Model(hardware, calls).stack(fitted.values, np.array([0]))
     if op not in MEASURED:
         note = f"{op} was not measured: predicted as a kernel that scales elements"
         fitted = replace(fitted, note="; ".join(filter(None, (fitted.note, note))))
     rates = {"GB/s": rows * columns * (read + written) / 1e3}
     shape = {"rows": rows, "columns": columns, "bytes_read": read, "bytes_written": written}
-    return Prediction.of(op, known, "bytes", shape, stack, fitted, {"rows a CTA": 1}, rates)
+    return Prediction.of(op, hardware, "bytes", shape, stack, fitted, {"rows a CTA": 1}, rates)
 
 
 def quantize(board: str, rows: int, columns: int) -> Prediction:
@@ -83,15 +83,15 @@ def copy(board: str, direction: str, size: int) -> Prediction:
         elements = max(1, size // _COPIED_BYTES)
         columns = min(elements, 8192)
         each = size / elements
-        found = predict("d2d", board, -(-elements // columns), columns, each, each)
-        return replace(found, op="copy", shape={"direction": direction, "bytes": size})
+        prediction = predict("d2d", board, -(-elements // columns), columns, each, each)
+        return replace(prediction, op="copy", shape={"direction": direction, "bytes": size})
     if direction not in HOST:
         raise BadShape(f"no direction {direction!r}; known: d2d, {', '.join(HOST)}")
-    known = board_named(board)
+    hardware = board_named(board)
     if size < 1:
         raise BadShape("bytes must be at least 1")
-    known.require_room(size)
-    wire = size / (SHARE * known.pcie_gb_per_s.value * 1e3)
+    hardware.require_room(size)
+    wire = size / (SHARE * hardware.pcie_gb_per_s.value * 1e3)
     stack = Stack({"copy engine's start": np.array([COPY_START_US]), "PCIe": np.array([wire])})
     note = (
         "copies over PCIe were not measured: from pinned memory, by the data sheet; the interval "
@@ -101,4 +101,4 @@ def copy(board: str, direction: str, size: int) -> Prediction:
     )
     shape = {"direction": direction, "bytes": size}
     rates = {"GB/s": size / 1e3}
-    return Prediction.of("copy", known, "bytes", shape, stack, fitted, {}, rates)
+    return Prediction.of("copy", hardware, "bytes", shape, stack, fitted, {}, rates)

@@ -39,11 +39,11 @@ def read(text: str) -> Topology:
     """Parse a description of a topology. The topology's name is the description itself. Raises
     BadShape.
     """
-    found = _TEXT.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
-    if found is None:
+    match = _TEXT.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
+    if match is None:
         raise BadShape(f"{text[:64]!r} is not a valid description of a topology")
-    numa, links, switched, gpus, hcas, nvmes, cxls = found.groups()
-    made = Topology(
+    numa, links, switched, gpus, hcas, nvmes, cxls = match.groups()
+    topology = Topology(
         text,
         _places(gpus),
         _places(hcas or ""),
@@ -51,38 +51,49 @@ def read(text: str) -> Topology:
         nvlinks=tuple((name, int(links)) for name in _ARCHITECTURES) if int(links) else (),
         switched=switched is not None,
         nvmes=_places(nvmes or ""),
-        cxls=tuple(Expander(*map(int, one.split("."))) for one in (cxls or "").split(",") if one),
+        cxls=tuple(
+            Expander(*map(int, expander_text.split(".")))
+            for expander_text in (cxls or "").split(",")
+            if expander_text
+        ),
     )
-    _check(made, int(links))
-    return made
+    _check(topology, int(links))
+    return topology
 
 
 def _places(devices: str) -> tuple[Place, ...]:
-    rows = (one.split(".") for one in devices.split(",") if one)
-    return tuple(Place(int(bus, 16), *map(int, rest)) for bus, *rest in rows)
+    rows = (device.split(".") for device in devices.split(",") if device)
+    return tuple(Place(int(bus, 16), *map(int, numbers)) for bus, *numbers in rows)
 
 
-def _check(made: Topology, links: int) -> None:
+def _check(topology: Topology, links: int) -> None:
     """Refuse a topology with more devices than NVML's records have room for, or with devices that
     conflict.
     """
-    devices = (*made.gpus, *made.hcas, *made.nvmes)
-    buses = [one.bus for one in devices]
-    taken = {0} | ({NVSWITCH_BUS} if made.switched else set())
-    for kind, there in (("GPUs", made.gpus), ("HCAs", made.hcas), ("drives", made.nvmes)):
-        if len(there) > MOST_DEVICES:
-            raise BadShape(f"a topology can have at most {MOST_DEVICES} {kind}, not {len(there)}")
-    if len(set(buses)) < len(buses) or taken & set(buses):
+    devices = (*topology.gpus, *topology.hcas, *topology.nvmes)
+    buses = [device.bus for device in devices]
+    reserved_buses = {0} | ({NVSWITCH_BUS} if topology.switched else set())
+    for kind, members in (
+        ("GPUs", topology.gpus),
+        ("HCAs", topology.hcas),
+        ("drives", topology.nvmes),
+    ):
+        if len(members) > MOST_DEVICES:
+            raise BadShape(f"a topology can have at most {MOST_DEVICES} {kind}, not {len(members)}")
+    if len(set(buses)) < len(buses) or reserved_buses & set(buses):
         raise BadShape("each device of a topology needs a PCI bus of its own")
-    if not 1 <= made.numa_nodes <= _MOST_NUMA_NODES:
+    if not 1 <= topology.numa_nodes <= _MOST_NUMA_NODES:
         raise BadShape(f"a topology must have 1 to {_MOST_NUMA_NODES} NUMA nodes")
-    if any(one.numa >= made.numa_nodes or max(one.bridge, one.switch) > 255 for one in devices):
-        raise BadShape(f"a device of the topology is outside its {made.numa_nodes} NUMA nodes")
+    if any(
+        device.numa >= topology.numa_nodes or max(device.bridge, device.switch) > 255
+        for device in devices
+    ):
+        raise BadShape(f"a device of the topology is outside its {topology.numa_nodes} NUMA nodes")
     if links > _MOST_LINKS:
         raise BadShape(f"a GPU can have at most {_MOST_LINKS} NVLinks, not {links}")
-    _check_expanders(made)
-    if links and not made.switched:
-        peers = len(made.gpus) - 1
+    _check_expanders(topology)
+    if links and not topology.switched:
+        peers = len(topology.gpus) - 1
         if not peers:
             raise BadShape("NVLinks without NVSwitches join 2 to 8 GPUs, not 1")
         if links % peers:
@@ -92,14 +103,19 @@ def _check(made: Topology, links: int) -> None:
             )
 
 
-def _check_expanders(made: Topology) -> None:
-    if len(made.cxls) > MOST_EXPANDERS:
+def _check_expanders(topology: Topology) -> None:
+    if len(topology.cxls) > MOST_EXPANDERS:
         raise BadShape(f"a topology can have at most {MOST_EXPANDERS} CXL memory expanders")
-    for i, one in enumerate(made.cxls):
-        if one.numa >= made.numa_nodes or one.bridge > 255:
-            raise BadShape(f"cxl{i} is outside the {made.numa_nodes} NUMA nodes")
-        if not one.gigabytes or one.lanes not in _LANES or one.generation not in _GENERATIONS:
+    for i, expander in enumerate(topology.cxls):
+        if expander.numa >= topology.numa_nodes or expander.bridge > 255:
+            raise BadShape(f"cxl{i} is outside the {topology.numa_nodes} NUMA nodes")
+        if (
+            not expander.gigabytes
+            or expander.lanes not in _LANES
+            or expander.generation not in _GENERATIONS
+        ):
             raise BadShape(
-                f"cxl{i} has {one.gigabytes} GB, {one.lanes} lanes of CXL {one.generation}: an"
-                " expander must have memory, 8 or 16 lanes, and CXL 2 or 3"
+                f"cxl{i} has {expander.gigabytes} GB, {expander.lanes} lanes of CXL"
+                f" {expander.generation}: an expander must have memory, 8 or 16 lanes, and CXL 2 or"
+                " 3"
             )

@@ -26,19 +26,19 @@ def max_min(paths: Sequence[Path], capacity: Mapping[Hashable, float]) -> list[f
         if capacity.get(link, 0.0) <= 0:
             raise BadShape(f"a transfer uses an unknown link: {link}")
     rates = [0.0 if path else float("inf") for path in paths]
-    left = dict(capacity)
+    remaining_capacity = dict(capacity)
     growing = {i for i, path in enumerate(paths) if path}
     while growing:
         users: dict[Hashable, int] = {}
         for i in growing:
             for link in paths[i]:
                 users[link] = users.get(link, 0) + 1
-        step = min(left[link] / count for link, count in users.items())
+        step = min(remaining_capacity[link] / count for link, count in users.items())
         for i in growing:
             rates[i] += step
         for link, count in users.items():
-            left[link] -= step * count
-        full = {link for link in users if left[link] <= _EPSILON * capacity[link]}
+            remaining_capacity[link] -= step * count
+        full = {link for link in users if remaining_capacity[link] <= _EPSILON * capacity[link]}
         growing = {i for i in growing if not full.intersection(paths[i])}
     return rates
 
@@ -75,16 +75,16 @@ def finish_us(
     ``sizes`` are in bytes, and capacities in bytes per microsecond. A transfer that ends leaves
     its share to the others. Raises the errors of ``max_min``.
     """
-    left, ends, now = list(sizes), [0.0] * len(sizes), 0.0
-    moving = [i for i, size in enumerate(left) if size > 0 and paths[i]]
+    remaining_bytes, ends, elapsed_us = list(sizes), [0.0] * len(sizes), 0.0
+    moving = [i for i, size in enumerate(remaining_bytes) if size > 0 and paths[i]]
     while moving:
         rates = max_min([paths[i] for i in moving], capacity)
-        step = min(left[i] / rate for i, rate in zip(moving, rates, strict=True))
-        now += step
+        step = min(remaining_bytes[i] / rate for i, rate in zip(moving, rates, strict=True))
+        elapsed_us += step
         for i, rate in zip(moving, rates, strict=True):
-            left[i] -= rate * step
+            remaining_bytes[i] -= rate * step
         for i in moving:
-            if left[i] <= _EPSILON * sizes[i]:
-                ends[i] = now
+            if remaining_bytes[i] <= _EPSILON * sizes[i]:
+                ends[i] = elapsed_us
         moving = [i for i in moving if not ends[i]]
     return ends

@@ -96,14 +96,14 @@ class Topology:
         links = self.links_of(architecture)
         return links if self.switched else links // max(1, len(self.gpus) - 1)
 
-    def level(self, one: Place, other: Place) -> Level:
+    def level(self, first: Place, second: Place) -> Level:
         """Return the nearest point that two PCI devices share."""
-        if one == other:
+        if first == second:
             return Level.SELF
-        if one.numa != other.numa:
+        if first.numa != second.numa:
             return Level.SYS
-        if one.bridge != other.bridge:
+        if first.bridge != second.bridge:
             return Level.NODE
-        if one.switch != other.switch:
+        if first.switch != second.switch:
             return Level.PHB
-        return Level.PIX if one.port == other.port else Level.PXB
+        return Level.PIX if first.port == second.port else Level.PXB

@@ -96,10 +96,10 @@ def topology_named(name: str, gpus: int = 0) -> Topology:
         BadShape: the name is unknown, the description is invalid, or there are too few places.
     """
     described = name.startswith(custom.PREFIX)
-    found = custom.read(name) if described else PRESETS.get(name)
-    if found is None:
+    topology = custom.read(name) if described else PRESETS.get(name)
+    if topology is None:
         raise BadShape(describe_unknown("topology", name, PRESETS))
-    if gpus > len(found.gpus):
+    if gpus > len(topology.gpus):
         called = "the custom topology" if described else name
-        raise BadShape(f"{called} has room for {len(found.gpus)} GPUs, not {gpus}")
-    return found
+        raise BadShape(f"{called} has room for {len(topology.gpus)} GPUs, not {gpus}")
+    return topology

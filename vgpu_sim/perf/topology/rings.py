@@ -42,10 +42,10 @@ def ring(routes: Routes, gpus: int) -> Bound:
     """
     paths = _paths(routes, gpus)
     best = Bound(0.0, ("", ""))
-    for rest in permutations(range(1, gpus)):
-        if rest[0] > rest[-1]:
+    for later_gpus in permutations(range(1, gpus)):
+        if later_gpus[0] > later_gpus[-1]:
             continue  # the same ring in reverse
-        order = (0, *rest)
+        order = (0, *later_gpus)
         steps = pairwise((*order, 0))
         rate, link = _slowest(routes, (paths[step] for step in steps))
         if rate > best.rate:

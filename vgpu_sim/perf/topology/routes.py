@@ -87,10 +87,10 @@ class Routes:
                 ports[bridge, node][switch] = rate
                 if kind == "hca":
                     self._join([end, f"wire{i}"], _HCA_GB_PER_S * 1e3)
-        for i, one in enumerate(self.topology.cxls):
-            bridge = f"bridge{one.bridge}"
-            self._join([f"cxl{i}", bridge], one.gb_per_s * 1e3)
-            ports[bridge, f"numa{one.numa}"][f"cxl{i}"] = one.gb_per_s * 1e3
+        for i, expander in enumerate(self.topology.cxls):
+            bridge = f"bridge{expander.bridge}"
+            self._join([f"cxl{i}", bridge], expander.gb_per_s * 1e3)
+            ports[bridge, f"numa{expander.numa}"][f"cxl{i}"] = expander.gb_per_s * 1e3
         for pair, rates in ports.items():
             self._join(list(pair), sum(rates.values()))
 
@@ -99,13 +99,13 @@ class Routes:
         return {"gpu": its.gpus, "hca": its.hcas, "nvme": its.nvmes}
 
     def _to_root(self, end: End) -> list[str]:
-        found = _END.fullmatch(end)
-        kind, number = (found[1], int(found[2])) if found else ("", 0)
+        match = _END.fullmatch(end)
+        kind, number = (match[1], int(match[2])) if match else ("", 0)
         if kind == "numa" and number < self.topology.numa_nodes:
             return [end]
         if kind == "cxl" and number < len(self.topology.cxls):
-            one = self.topology.cxls[number]
-            return [end, f"bridge{one.bridge}", f"numa{one.numa}"]
+            expander = self.topology.cxls[number]
+            return [end, f"bridge{expander.bridge}", f"numa{expander.numa}"]
         places = self._devices().get("hca" if kind == "wire" else kind, ())
         if number >= len(places):
             raise BadShape(f"{self.topology.name[:32]} has no {end[:16]}")

@@ -19,16 +19,16 @@ NUMA node
   NV#  = Connection traversing a bonded set of # NVLinks"""
 
 
-def connection(topology: Topology, board: Board, one: Place, other: Place) -> str:
+def connection(topology: Topology, board: Board, first: Place, second: Place) -> str:
     """Return how two devices are connected, in the words of ``nvidia-smi topo -m``: "NV18", "PXB",
     "X".
     """
-    if one == other:
+    if first == second:
         return " X "
     links = topology.links_between(board.architecture.split()[0]) if board.has_nvlink else 0
-    if links and one in topology.gpus and other in topology.gpus:
+    if links and first in topology.gpus and second in topology.gpus:
         return f"NV{links}"
-    return topology.level(one, other).name
+    return topology.level(first, second).name
 
 
 def matrix(topology: Topology, board: Board, gpus: Sequence[int], hcas: int = 0) -> Iterator[str]:
@@ -39,7 +39,7 @@ def matrix(topology: Topology, board: Board, gpus: Sequence[int], hcas: int = 0)
     named += [(f"NIC{i}", place) for i, place in enumerate(topology.hcas[:hcas])]
     yield "\t" + "\t".join(name for name, _ in named) + "\tNUMA Affinity"
     for name, place in named:
-        cells = (connection(topology, board, place, other) for _, other in named)
+        cells = (connection(topology, board, place, column_place) for _, column_place in named)
         yield f"{name}\t" + "\t".join(cells) + f"\t{place.numa}"
     yield _LEGEND
 
@@ -60,7 +60,9 @@ def nccl_xml(topology: Topology, board: Board, gpus: Sequence[int], hcas: int = 
 
     def slot(place: Place, kind: str) -> ElementTree.Element:
         cpu = below(
-            *(system, f"numa{place.numa}", "cpu"),
+            system,
+            f"numa{place.numa}",
+            "cpu",
             numaid=str(place.numa),
             arch="x86_64",
             vendor="GenuineIntel",

@@ -67,11 +67,14 @@ def together(routes: Routes, ends: Sequence[tuple[End, End]], size: int) -> list
     times = finish_us(ways, [float(size)] * len(ways), capacity)
     return [
         Transfer(
-            *(source, target, tuple(way), rate),
-            next(link for link in way if link == limit),
-            us,
+            source=source,
+            target=target,
+            links=tuple(path),
+            rate=rate,
+            limit=next(link for link in path if link == limit),
+            us=us,
         )
-        for (source, target), way, rate, limit, us in zip(
+        for (source, target), path, rate, limit, us in zip(
             ends, ways, rates, limits, times, strict=True
         )
     ]

@@ -30,7 +30,10 @@ def _table(phase: str, key: str) -> Table:
     board, kv, library = key.split("/")
     theirs = {"bf16": "bfloat16", "fp8": "fp8"}[kv]
     every = measurements.read(
-        *(board, "attention", f"{phase}_attention_perf", library),
+        board,
+        "attention",
+        f"{phase}_attention_perf",
+        library,
         attn_dtype="bfloat16",
         kv_cache_dtype=theirs,
     )
@@ -50,8 +53,16 @@ def calls_of(table: Table, generation: bool) -> Calls:
     c = table.columns
     element = np.where(c["kv_cache_dtype"] == "fp8", 1, 2)
     context = c["step"] + 1 if generation else c["isl"]
-    heads = (c["num_heads"], c["num_key_value_heads"], c["head_dim"], c["window_size"])
-    return Calls(c["batch_size"], c["isl"], context, *heads, element)
+    return Calls(
+        c["batch_size"],
+        c["isl"],
+        context,
+        heads=c["num_heads"],
+        kv_heads=c["num_key_value_heads"],
+        head_dim=c["head_dim"],
+        window=c["window_size"],
+        kv_bytes=element,
+    )
 
 
 def _rows(generation: bool, key: str, table: Table) -> Rows:
@@ -76,9 +87,9 @@ def work_of(board: str, calls: Calls) -> Work:
             "kv_bytes",
         )
     )
-    seen = np.where(window > 0, np.minimum(window, context), context)
-    pairs = query * seen * np.where(calls.causal & (query > 1), 0.5, 1.0)
-    cache = batch * seen * kv_heads * calls.cached[:, 0] * element
+    visible_keys = np.where(window > 0, np.minimum(window, context), context)
+    pairs = query * visible_keys * np.where(calls.causal & (query > 1), 0.5, 1.0)
+    cache = batch * visible_keys * kv_heads * calls.cached[:, 0] * element
     moved = cache + 4 * batch * query * heads * dim
     return Work.of(board_named(board), "bf16", 4 * batch * heads * dim * pairs, moved)
 

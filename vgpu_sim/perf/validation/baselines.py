@@ -70,20 +70,27 @@ def errors(training: Samples, unseen: Samples) -> dict[str, float]:
             "baselines need scipy: pip install '.[perf]' in the checkout, or pip install scipy"
         ) from err
     tuned = _tune(training, least_squares)
-    roofs = [_roofline(known.work, tuned) for known in (training, unseen)]
-    seen, wanted = (
-        np.column_stack([known.sizes, np.log(roof)])
-        for known, roof in zip((training, unseen), roofs, strict=True)
+    roofs = [_roofline(samples.work, tuned) for samples in (training, unseen)]
+    training_inputs, unseen_inputs = (
+        np.column_stack([samples.sizes, np.log(roof)])
+        for samples, roof in zip((training, unseen), roofs, strict=True)
     )
-    mean, spread = seen.mean(axis=0), seen.std(axis=0)
+    mean, spread = training_inputs.mean(axis=0), training_inputs.std(axis=0)
     spread[spread < 1e-9] = 1
-    seen, wanted = (seen - mean) / spread, (wanted - mean) / spread
+    training_inputs, unseen_inputs = (
+        (training_inputs - mean) / spread,
+        (unseen_inputs - mean) / spread,
+    )
     logs = np.log(training.us / roofs[0])
     # Rows with equal inputs would make the system singular, so they are replaced by their mean.
-    distinct, index = np.unique(seen.round(9), axis=0, return_inverse=True)
+    distinct, index = np.unique(training_inputs.round(9), axis=0, return_inverse=True)
     means = np.bincount(index.ravel(), logs) / np.bincount(index.ravel())
     rbf = RBFInterpolator(distinct, means, kernel="linear", degree=0)
-    corrections = (np.zeros(len(wanted)), _nearest(seen, logs, wanted), _in_parts(rbf, wanted))
+    corrections = (
+        np.zeros(len(unseen_inputs)),
+        _nearest(training_inputs, logs, unseen_inputs),
+        _in_parts(rbf, unseen_inputs),
+    )
     return {
         name: float(100 * np.abs(roofs[1] * np.exp(log) / unseen.us - 1).mean())
         for name, log in zip(NAMES, corrections, strict=True)
@@ -104,21 +111,23 @@ def _tune(training: Samples, least_squares: Any) -> Array:
     return np.asarray(least_squares(off, start, loss="soft_l1", f_scale=0.1).x)
 
 
-def _nearest(seen: Array, logs: Array, wanted: Array) -> Array:
-    """Return, for each wanted row, the mean of the nearest seen rows, weighted by the inverse of
-    their distances.
+def _nearest(training_inputs: Array, logs: Array, unseen_inputs: Array) -> Array:
+    """Return, for each unseen row, the mean of the nearest training rows, weighted by the inverse
+    of their distances.
     """
-    found = np.empty(len(wanted))
-    count = min(_NEIGHBOURS, len(seen))
-    for at in range(0, len(wanted), _TOGETHER):
-        some = slice(at, at + _TOGETHER)
-        distance = np.sqrt(((wanted[some, None, :] - seen[None]) ** 2).sum(axis=2))
+    estimates = np.empty(len(unseen_inputs))
+    count = min(_NEIGHBOURS, len(training_inputs))
+    for at in range(0, len(unseen_inputs), _TOGETHER):
+        block = slice(at, at + _TOGETHER)
+        distance = np.sqrt(
+            ((unseen_inputs[block, None, :] - training_inputs[None]) ** 2).sum(axis=2)
+        )
         nearest = np.argpartition(distance, count - 1, axis=1)[:, :count]
         weights = 1 / (np.take_along_axis(distance, nearest, 1) + 1e-9)
-        found[some] = (weights * logs[nearest]).sum(axis=1) / weights.sum(axis=1)
-    return found
+        estimates[block] = (weights * logs[nearest]).sum(axis=1) / weights.sum(axis=1)
+    return estimates
 
 
-def _in_parts(predict: Any, wanted: Array) -> Array:
-    parts = (wanted[at : at + _TOGETHER] for at in range(0, len(wanted), _TOGETHER))
+def _in_parts(predict: Any, inputs: Array) -> Array:
+    parts = (inputs[at : at + _TOGETHER] for at in range(0, len(inputs), _TOGETHER))
     return np.concatenate([predict(part) for part in parts])

@@ -16,16 +16,27 @@ _BOARDS = ("h100-80gb", "h200", "b200")
 
 def _table(key: str) -> Table:
     board, _, library = key.split("/")
-    kept = {"attn_dtype": "bfloat16"}
-    table = measurements.read(board, "encoder_attention", "encoder_attention_perf", library, **kept)
+    column_values = {"attn_dtype": "bfloat16"}
+    table = measurements.read(
+        board, "encoder_attention", "encoder_attention_perf", library, **column_values
+    )
     return table.without(measurements.find_repeated_rows(table, *_SHAPE))
 
 
 def _calls(table: Table) -> Calls:
     c = table.columns
-    ones = np.ones(len(table), int)
-    heads = (c["num_heads"], c["num_heads"], c["head_dim"], 0 * ones, 2 * ones)
-    return Calls(c["batch_size"], c["isl"], c["isl"], *heads, causal=False)
+    unit_column = np.ones(len(table), int)
+    return Calls(
+        c["batch_size"],
+        c["isl"],
+        c["isl"],
+        heads=c["num_heads"],
+        kv_heads=c["num_heads"],
+        head_dim=c["head_dim"],
+        window=0 * unit_column,
+        kv_bytes=2 * unit_column,
+        causal=False,
+    )
 
 
 def _rows(key: str, table: Table) -> Rows:

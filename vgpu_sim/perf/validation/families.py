@@ -108,10 +108,10 @@ class Verdict:
 
 
 def validate(
-    family: Family, key: str, most: int | None = None, donor: str | None = None
+    family: Family, key: str, row_limit: int | None = None, donor: str | None = None
 ) -> Verdict:
-    """Compare predictions with measured rows that were not used for fitting. At most ``most`` of
-    these rows are used, spread evenly over the table.
+    """Compare predictions with measured rows that were not used for fitting. At most
+    ``row_limit`` of these rows are used, spread evenly over the table.
 
     ``key`` names the table. ``donor`` is the name of another board. If it is given, predictions use
     the parameters fitted for that board, as they would for a board without measurements.
@@ -120,12 +120,12 @@ def validate(
         NoData: the measurements are not installed.
         UnknownModel: no parameters were fitted for the key.
     """
-    board, _, rest = key.partition("/")
-    fitted = parameters.load(family.name, f"{donor or board}/{rest}")
+    board, _, table_key = key.partition("/")
+    fitted = parameters.load(family.name, f"{donor or board}/{table_key}")
     every = family.table(key)
     table = every.rows(~family.fitted_rows(every))
-    if most is not None and len(table) > most:
-        table = table.rows(np.linspace(0, len(table) - 1, most).astype(int))
+    if row_limit is not None and len(table) > row_limit:
+        table = table.rows(np.linspace(0, len(table) - 1, row_limit).astype(int))
     rows, all_rows = family.rows(key, table), np.arange(len(table))
     stack = rows.stack(fitted.values, all_rows)
     predicted, measured = stack.total, table.columns["us"]
@@ -136,20 +136,18 @@ def validate(
         corrected = Accuracy.of(measured, times, fitted.corrected_half_width(times))
     worst = _worst(family, table, stack)
     return Verdict(
-        *(
-            family,
-            key,
-            accuracy,
-            measured,
-            predicted,
-            stack.causes,
-            worst,
-            fitted,
-            every.excluded,
-            donor,
-            corrected,
-            _baselines(family, key, every, table) if donor is None else {},
-        )
+        family=family,
+        key=key,
+        accuracy=accuracy,
+        measured=measured,
+        predicted=predicted,
+        causes=stack.causes,
+        worst=worst,
+        fitted=fitted,
+        excluded=every.excluded,
+        donor=donor,
+        corrected=corrected,
+        baselines=_baselines(family, key, every, table) if donor is None else {},
     )
 
 

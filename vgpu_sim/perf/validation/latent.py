@@ -15,8 +15,8 @@ _FIT_ONE_OF = 10  # tables have 880 and 1448 rows: a fiftieth would be fewer tha
 
 def _table(phase: str, key: str) -> Table:
     board, _, library = key.split("/")
-    kept = {"mla_dtype": "bfloat16", "kv_cache_dtype": "bfloat16"}
-    table = measurements.read(board, "mla", f"{phase}_mla_perf", library, **kept)
+    column_values = {"mla_dtype": "bfloat16", "kv_cache_dtype": "bfloat16"}
+    table = measurements.read(board, "mla", f"{phase}_mla_perf", library, **column_values)
     table = table.without(measurements.find_repeated_rows(table, *_SHAPE))
     if phase == "context":  # one token is not a prompt: the library uses the other phase's kernel
         table = table.without(table.columns["isl"] == 1)
@@ -26,8 +26,7 @@ def _table(phase: str, key: str) -> Table:
 def _calls(generation: bool, table: Table) -> Calls:
     c = table.columns
     context = c["step"] + 1 if generation else c["isl"]
-    sizes = (c["batch_size"], c["isl"], context, c["num_heads"])
-    return latent.calls(*sizes, generation=generation)
+    return latent.calls(c["batch_size"], c["isl"], context, c["num_heads"], generation=generation)
 
 
 def _rows(generation: bool, key: str, table: Table) -> Rows:

@@ -48,8 +48,10 @@ class Table:
         """Return the table without the rows that the mask ``wrong`` selects. The number of these
         rows is added to ``excluded``.
         """
-        left = self.rows(~wrong)
-        return Table(left.columns, left.version, self.excluded + int(wrong.sum()))
+        remaining_rows = self.rows(~wrong)
+        return Table(
+            remaining_rows.columns, remaining_rows.version, self.excluded + int(wrong.sum())
+        )
 
 
 def folder() -> Path:
@@ -57,15 +59,15 @@ def folder() -> Path:
     install command.
     """
     install = f"pip install '.[perf]' in the checkout, or '{PACKAGE}=={VERSION}' pyarrow"
-    found = util.find_spec("aiconfigurator_core")
-    if found is None or found.origin is None:
+    spec = util.find_spec("aiconfigurator_core")
+    if spec is None or spec.origin is None:
         raise NoData(f"no measurements to compare with: {install}")
     if metadata.version(PACKAGE) != VERSION:
         raise NoData(
             f"{PACKAGE} has version {metadata.version(PACKAGE)}, but version {VERSION} is needed:"
             f" {install}"
         )
-    return Path(found.origin).parent / "systems" / "data"
+    return Path(spec.origin).parent / "systems" / "data"
 
 
 def read(board: str, family: str, file: str, library: str, **kept: str) -> Table:
@@ -81,8 +83,8 @@ def read(board: str, family: str, file: str, library: str, **kept: str) -> Table
         raise NoData(
             "no measurements to compare with: pip install '.[perf]' in the checkout"
         ) from err
-    there = folder() / THEIRS.get(board, board) / family / library
-    files = sorted(there.glob(f"*/{file}.parquet"), key=_version)
+    library_folder = folder() / THEIRS.get(board, board) / family / library
+    files = sorted(library_folder.glob(f"*/{file}.parquet"), key=_version)
     if not files:
         raise NoData(f"{PACKAGE} has no table {file} of {library} on {board}")
     rows = parquet.read_table(files[-1])

@@ -38,8 +38,8 @@ def _table(key: str) -> Table:
     board, dtype, library = key.split("/")
     every = measurements.read(board, "moe", "moe_perf", library, moe_dtype=_THEIRS[dtype])
     names, counts = np.unique(every.columns["kernel_source"].astype(str), return_counts=True)
-    one = every.without(every.columns["kernel_source"] != names[counts.argmax()])
-    return one.without(measurements.find_repeated_rows(one, *_SHAPE))
+    chosen_rows = every.without(every.columns["kernel_source"] != names[counts.argmax()])
+    return chosen_rows.without(measurements.find_repeated_rows(chosen_rows, *_SHAPE))
 
 
 def _calls(table: Table) -> Calls:

@@ -83,7 +83,7 @@ def predictable_rows() -> tuple[list[tuple[dict[str, str], Serving]], Counter[st
     Raises:
         NoData: the measurements are not installed.
     """
-    found: list[tuple[dict[str, str], Serving]] = []
+    rows: list[tuple[dict[str, str], Serving]] = []
     excluded: Counter[str] = Counter()
     path = measurements.folder().parent / _FILE
     if not path.exists():
@@ -94,8 +94,8 @@ def predictable_rows() -> tuple[list[tuple[dict[str, str], Serving]], Counter[st
             if reason:
                 excluded[reason] += 1
             else:
-                found.append((row, _question(row)))
-    return found, excluded
+                rows.append((row, _question(row)))
+    return rows, excluded
 
 
 def _why_not(row: dict[str, str]) -> str:
@@ -117,9 +117,17 @@ def _question(row: dict[str, str]) -> Serving:
         dp = ep = 1
     tp = ranks // dp if dp <= ranks else ranks
     batch = _concurrency(row["silicon_data_source"]) or int(row["batch_size"]) * dp
-    sizes = (tp, batch, int(row["isl"]), int(row["osl"]))
-    dtype = _DTYPES[row["gemm_quant_mode"]]
-    return Serving(model, _BOARDS[row["system"]], *sizes, dp=dp, ep=ep, dtype=dtype)
+    return Serving(
+        model=model,
+        board=_BOARDS[row["system"]],
+        tp=tp,
+        batch=batch,
+        given=int(row["isl"]),
+        made=int(row["osl"]),
+        dp=dp,
+        ep=ep,
+        dtype=_DTYPES[row["gemm_quant_mode"]],
+    )
 
 
 def _concurrency(source: str) -> int | None:
@@ -130,24 +138,24 @@ def _concurrency(source: str) -> int | None:
     return None
 
 
-def predict_points(most: int | None = None) -> tuple[list[Point], Counter[str]]:
-    """Predict measured rows, and return them as points. With ``most``, at most that many rows are
+def predict_points(limit: int | None = None) -> tuple[list[Point], Counter[str]]:
+    """Predict measured rows, and return them as points. With ``limit``, at most that many rows are
     predicted, spread evenly. Also return how many rows were excluded, by reason.
 
     Raises:
         NoData: the measurements are not installed.
     """
     rows, excluded = predictable_rows()
-    if most is not None and len(rows) > most:
-        rows = [rows[i] for i in np.linspace(0, len(rows) - 1, most).astype(int)]
-    found = []
+    if limit is not None and len(rows) > limit:
+        rows = [rows[i] for i in np.linspace(0, len(rows) - 1, limit).astype(int)]
+    points = []
     for row, question in rows:
         try:
             report = predict_serving(question)
         except PerfError as err:
             excluded[_kind(str(err))] += 1
             continue
-        found.append(
+        points.append(
             Point(
                 (question.model, question.board, row["backend"]),
                 {time: float(row[f"silicon_{time}_ms"]) for time in TIMES},
@@ -159,7 +167,7 @@ def predict_points(most: int | None = None) -> tuple[list[Point], Counter[str]]:
                 {"ttft": report.ttft_ends, "tpot": report.tpot_ends},
             )
         )
-    return found, excluded
+    return points, excluded
 
 
 def _kind(message: str) -> str:
@@ -168,13 +176,13 @@ def _kind(message: str) -> str:
     return "more memory than a rank has" if " needs " in message else message
 
 
-def fit(some: Iterable[Point]) -> Bands:
+def fit(points: Iterable[Point]) -> Bands:
     """Fit the factors so that 90 % of the points of each group are inside the interval.
 
     All groups have equal weight. The number of points in a group reflects which runs were
     published, not what users run.
     """
-    groups = _group_by(some, lambda point: point.group)
+    groups = _group_by(points, lambda point: point.group)
     if not groups:
         raise NoData("no measured serving point to fit")
     bands = {}
@@ -190,19 +198,19 @@ def fit(some: Iterable[Point]) -> Bands:
     return Bands(bands["ttft"], bands["tpot"], sum(map(len, groups.values())), source)
 
 
-def validate(some: list[Point]) -> list[Row]:
+def validate(points: list[Point]) -> list[Row]:
     """Compare measured serving points with their predictions; return one row for each group and for
     each of TTFT and TPOT.
     """
-    held = _group_by(some, lambda point: point.model_and_board)
-    others = {
-        key: fit(point for point in some if point.model_and_board != key)
-        for key in held
-        if len(held) > 1
+    points_by_model = _group_by(points, lambda point: point.model_and_board)
+    bands_by_model = {
+        key: fit(point for point in points if point.model_and_board != key)
+        for key in points_by_model
+        if len(points_by_model) > 1
     }
     rows = []
-    for group, members in sorted(_group_by(some, lambda point: point.group).items()):
-        bands = others.get(members[0].model_and_board)
+    for group, members in sorted(_group_by(points, lambda point: point.group).items()):
+        bands = bands_by_model.get(members[0].model_and_board)
         for time in TIMES:
             measured = np.array([point.measured[time] for point in members])
             predicted = np.array([point.predicted[time] for point in members])
@@ -210,7 +218,9 @@ def validate(some: list[Point]) -> list[Row]:
             inside = [p.is_inside(time, getattr(bands, time)) for p in members if bands]
             rows.append(
                 Row(
-                    *(group, time, len(members)),
+                    group,
+                    time,
+                    len(members),
                     float(100 * np.abs(predicted / measured - 1).mean()),
                     float(np.exp(np.log(measured / predicted).mean())),
                     float(100 * (np.abs(measured - predicted) <= half).mean()),
@@ -220,8 +230,8 @@ def validate(some: list[Point]) -> list[Row]:
     return rows
 
 
-def _group_by(some: Iterable[Point], key: Callable[[Point], Key]) -> dict[Key, list[Point]]:
+def _group_by(points: Iterable[Point], key: Callable[[Point], Key]) -> dict[Key, list[Point]]:
     groups: dict[Key, list[Point]] = defaultdict(list)
-    for point in some:
+    for point in points:
         groups[key(point)].append(point)
     return groups

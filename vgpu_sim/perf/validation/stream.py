@@ -20,8 +20,10 @@ def _table(key: str) -> Table:
 
 
 def _rows(key: str, table: Table) -> Rows:
-    c, ones = table.columns, np.ones(len(table))
-    return Model(board_named(key.split("/")[0]), Calls(c["m"], c["k"], 2 * ones, ones))
+    c, unit_column = table.columns, np.ones(len(table))
+    return Model(
+        board_named(key.split("/")[0]), Calls(c["m"], c["k"], 2 * unit_column, unit_column)
+    )
 
 
 def _work(key: str, table: Table) -> Work:

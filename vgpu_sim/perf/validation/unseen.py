@@ -76,11 +76,11 @@ class _Together:
 
     def times(self, values: Values, rows: np.ndarray, kernels: Any) -> np.ndarray:
         """Return the predicted times of the rows with the given kernels."""
-        found = np.empty(len(rows))
+        predicted_us = np.empty(len(rows))
         parts = zip(self._each(values, rows), kernels, strict=True)
         for (mine, model, shapes), chosen in parts:
-            found[mine] = model.times(shapes, chosen)
-        return found
+            predicted_us[mine] = model.times(shapes, chosen)
+        return predicted_us
 
 
 def fit(target: str) -> Fitted:
@@ -111,16 +111,16 @@ def key(target: str) -> str:
     return f"{target}/{_TABLE}"
 
 
-def validate(target: str, fitted: Fitted, most: int | None = None) -> Accuracy:
-    """Compare predictions for a board with at most ``most`` of its rows, none of which was used for
-    fitting.
+def validate(target: str, fitted: Fitted, row_limit: int | None = None) -> Accuracy:
+    """Compare predictions for a board with at most ``row_limit`` of its rows, none of which was
+    used for fitting.
 
     Raises:
         NoData: the measurements are not installed.
     """
     table = gemm.FAMILY.table(key(target))
-    if most is not None and len(table) > most:
-        table = table.rows(np.linspace(0, len(table) - 1, most).astype(int))
+    if row_limit is not None and len(table) > row_limit:
+        table = table.rows(np.linspace(0, len(table) - 1, row_limit).astype(int))
     shapes = Shapes(*(table.columns[size] for size in "mnk"))
     board = at_largest_clock(board_named(target))
     model = Model(board, dtype_named("bf16"), fitted.values, GENERAL)

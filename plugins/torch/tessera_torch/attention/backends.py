@@ -23,15 +23,15 @@ def _scores(query: Any, key: Any, bias: Any, causal: bool, scale: float | None) 
         product = product + bias
     if causal:
         shape = product.shape[-2:]
-        seen = torch.ones(shape, dtype=torch.bool, device=query.device).tril()
-        product = product.masked_fill(~seen, -math.inf)
+        causal_mask = torch.ones(shape, dtype=torch.bool, device=query.device).tril()
+        product = product.masked_fill(~causal_mask, -math.inf)
     return product
 
 
 def _drop(shape: Any, p: float, state: tuple[Any, Any]) -> Any:
     """Return the factors of dropout: those of equal states of the generator are equal."""
-    kept = draw_of_state(shape, *state) <= 1 - p
-    return kept * (1 / (1 - p) if p < 1 else 0.0)
+    keep_mask = draw_of_state(shape, *state) <= 1 - p
+    return keep_mask * (1 / (1 - p) if p < 1 else 0.0)
 
 
 def _reserve(device: Any, p: float) -> tuple[Any, Any]:
@@ -63,10 +63,14 @@ def _weights(scores: Any, sums: Any) -> Any:
     return torch.exp(scores - sums.masked_fill(nothing, 0.0)[..., None])
 
 
-def _repeat(query: Any, one: Any) -> Any:
+def _repeat(query: Any, keys_or_values: Any) -> Any:
     """Return keys or values for each head of the queries, of which several may share one."""
     heads = query.shape[1]
-    return one if one.shape[1] == heads else one.repeat_interleave(heads // one.shape[1], 1)
+    return (
+        keys_or_values
+        if keys_or_values.shape[1] == heads
+        else keys_or_values.repeat_interleave(heads // keys_or_values.shape[1], 1)
+    )
 
 
 def _in_layout_of(query: Any, output: Any) -> Any:
@@ -103,11 +107,11 @@ def _backward(
     )
 
 
-def _sum_heads(gradient: Any, one: Any) -> Any:
-    heads = one.shape[1]
+def _sum_heads(gradient: Any, keys_or_values: Any) -> Any:
+    heads = keys_or_values.shape[1]
     if heads != gradient.shape[1]:
         gradient = gradient.unflatten(1, (heads, -1)).sum(2)
-    return gradient.to(one.dtype)
+    return gradient.to(keys_or_values.dtype)
 
 
 def _flash(

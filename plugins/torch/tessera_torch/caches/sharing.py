@@ -39,12 +39,14 @@ def make_folder(folder: Path) -> None:
 
 def read_into(folder: Path, caches: Mapping[str, Path]) -> int:
     """Copy a shared folder's files into caches; return how many. Raises as ``bring``."""
-    found = dict(_read(folder))
+    contents_by_path = dict(_read(folder))
     copied = 0
-    for path, content in found.items():
-        place, *rest = Path(path).parts
-        for name in (one for one in FOLDERS if rest and FOLDERS[one] == place):
-            copied += _copy(content, caches[name].joinpath(*rest))
+    for path, content in contents_by_path.items():
+        place, *path_tail = Path(path).parts
+        for name in (
+            cache_name for cache_name in FOLDERS if path_tail and FOLDERS[cache_name] == place
+        ):
+            copied += _copy(content, caches[name].joinpath(*path_tail))
     return copied
 
 
@@ -128,12 +130,12 @@ def bring(folder: Path, caches: Mapping[str, Path]) -> int:
     if not manifest.is_file():
         raise NotTrusted(f"{folder} has no {MANIFEST}: make it with python -m tessera_torch.warm")
     digest = hashlib.sha256(manifest.read_bytes()).hexdigest()[:16]
-    done = [target / f".tessera-shared-{digest}" for target in caches.values()]
-    if all(one.exists() for one in done):
+    markers = [target / f".tessera-shared-{digest}" for target in caches.values()]
+    if all(marker.exists() for marker in markers):
         return 0
     copied = read_into(folder, caches)
-    for one in done:
-        one.touch()
+    for marker in markers:
+        marker.touch()
     return copied
 
 

@@ -75,8 +75,8 @@ def package_key(name: str, package: Path) -> str | None:
             return None
     except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
         return None
-    found = {str(path.relative_to(root)) for path in _code_below(package)}
-    if found != {line.partition(",")[0] for line in lines}:
+    present_files = {str(path.relative_to(root)) for path in _code_below(package)}
+    if present_files != {line.partition(",")[0] for line in lines}:
         return None
     digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
     return f"{installed.version}-wheel-{digest}"
@@ -99,5 +99,5 @@ def _code_below(package: Path) -> Iterable[Path]:
 
 def _is_as_recorded(root: Path, line: str, written: int) -> bool:
     path, digest, size = line.rsplit(",", 2)
-    found = (root / path).stat()
-    return bool(digest) and found.st_size == int(size) and found.st_mtime_ns <= written
+    status = (root / path).stat()
+    return bool(digest) and status.st_size == int(size) and status.st_mtime_ns <= written

@@ -31,9 +31,9 @@ def make_cache(folder: Path) -> None:
         NotTrusted: another user could have written a file in it.
         OSError: the folder cannot be made, read or written.
     """
-    for one in reversed((folder, *folder.parents)):
-        if not one.exists():
-            one.mkdir(mode=0o700, exist_ok=True)
+    for ancestor in reversed((folder, *folder.parents)):
+        if not ancestor.exists():
+            ancestor.mkdir(mode=0o700, exist_ok=True)
     check_cache(folder, close=True)
 
 
@@ -45,7 +45,7 @@ def check_cache(folder: Path, *, close: bool = False) -> None:
     nothing about the folder at the top records that. With ``close``, such a process can write no
     longer in what is there. Raises as ``make_cache``.
     """
-    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    existing = next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
     for path in _way(folder.absolute()):
         if os.path.lexists(path):
             _check_way(path.lstat(), path)
@@ -107,14 +107,14 @@ def _way(path: Path) -> Iterator[Path]:
     with contextlib.suppress(FileNotFoundError):  # no such folder can be written
         starts.append(tempfile.gettempdir())
     for start in starts:
-        for one in (Path(start).absolute(), Path(start).resolve()):
-            presupposed.update((one, *one.parents))
-    for one in (path, *path.parents):
-        if one in presupposed:
+        for start_path in (Path(start).absolute(), Path(start).resolve()):
+            presupposed.update((start_path, *start_path.parents))
+    for ancestor in (path, *path.parents):
+        if ancestor in presupposed:
             return
-        yield one
-        if one.is_symlink():
-            yield from _way(one.parent / one.readlink())
+        yield ancestor
+        if ancestor.is_symlink():
+            yield from _way(ancestor.parent / ancestor.readlink())
 
 
 def _check_way(status: os.stat_result, path: Path) -> None:

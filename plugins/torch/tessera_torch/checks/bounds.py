@@ -21,15 +21,15 @@ def find_outside(index: Any, low: int, size: int, ignored: int | None = None) ->
         host = host[host != ignored]
         if not host.numel():
             return None
-    least, most = (int(one) for one in host.aminmax())
-    return least if least < low else most if most >= size else None
+    smallest, largest = (int(extreme) for extreme in host.aminmax())
+    return smallest if smallest < low else largest if largest >= size else None
 
 
 def check_position(index: Any, low: int, size: int, dim: int, error: type[Exception]) -> None:
     """Raise PyTorch's error if an index is outside a dimension."""
-    found = find_outside(index, low, size)
-    if found is not None:
-        raise error(f"index {found} is out of bounds for dimension {dim} with size {size}")
+    outside_index = find_outside(index, low, size)
+    if outside_index is not None:
+        raise error(f"index {outside_index} is out of bounds for dimension {dim} with size {size}")
 
 
 def check_positions(tensor: Any, indices: Sequence[Any]) -> None:
@@ -62,19 +62,19 @@ def _along(low_is_negative: bool, text: str) -> Callable[[Values], None]:
         if not -rank <= dim < rank:
             return
         size = _size(tensor, dim % rank)
-        found = find_outside(values["index"], -size if low_is_negative else 0, size)
-        if found is not None:
-            raise IndexError(text.format(index=found, dim=dim % rank, size=size))
+        outside_index = find_outside(values["index"], -size if low_is_negative else 0, size)
+        if outside_index is not None:
+            raise IndexError(text.format(index=outside_index, dim=dim % rank, size=size))
 
     return check
 
 
 def _flat(values: Values) -> None:
     size = values["self"].numel()
-    found = find_outside(values["index"], -size, size)
-    if found is not None:
+    outside_index = find_outside(values["index"], -size, size)
+    if outside_index is not None:
         raise IndexError(
-            f"out of range: tried to access index {found} on a tensor of {size} elements."
+            f"out of range: tried to access index {outside_index} on a tensor of {size} elements."
         )
 
 
@@ -88,9 +88,9 @@ def _loss(values: Values) -> None:
     if not scores.dim():
         return
     classes = scores.shape[1 if scores.dim() > 1 else 0]
-    found = find_outside(values["target"], 0, classes, values["ignore_index"])
-    if found is not None:
-        raise IndexError(f"Target {found} is out of bounds.")
+    outside_index = find_outside(values["target"], 0, classes, values["ignore_index"])
+    if outside_index is not None:
+        raise IndexError(f"Target {outside_index} is out of bounds.")
 
 
 _IN_SELF: Final = _along(False, "index out of range in self")

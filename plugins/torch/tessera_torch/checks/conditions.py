@@ -28,8 +28,8 @@ _MASKS: Final = (
 
 def _subtraction(values: dict[str, Any]) -> None:
     masks = [
-        isinstance(one, bool) or getattr(one, "dtype", None) == torch.bool
-        for one in (values["self"], values["other"])
+        isinstance(operand, bool) or getattr(operand, "dtype", None) == torch.bool
+        for operand in (values["self"], values["other"])
     ]
     if any(masks):
         raise NotImplementedError(_MASKS if all(masks) else _MASK)
@@ -49,11 +49,11 @@ def _bounds(values: dict[str, Any]) -> None:
     if dtype not in _INTEGERS or dtype == torch.bool:
         return
     limits = torch.iinfo(dtype)
-    for name, far, most in (("min", 1, limits.max), ("max", -1, limits.min)):
+    for name, far, extreme in (("min", 1, limits.max), ("max", -1, limits.min)):
         value = values.get(name)
         if type(value) is not int:
             continue
-        if value * far > most * far:
+        if value * far > extreme * far:
             raise RuntimeError(
                 f"Clamp {name} value {value} is outside the representable range of {title(dtype)}"
             )
@@ -67,9 +67,9 @@ def _negation(values: dict[str, Any]) -> None:
 
 def _bits(values: dict[str, Any]) -> None:
     for name in ("self", "other"):
-        one = values.get(name)
-        if isinstance(one, torch.Tensor) and one.dtype not in _INTEGERS:
-            raise _not_implemented("bitwise operators", one)
+        operand = values.get(name)
+        if isinstance(operand, torch.Tensor) and operand.dtype not in _INTEGERS:
+            raise _not_implemented("bitwise operators", operand)
 
 
 def _shift(name: str) -> Callable[[dict[str, Any]], None]:
@@ -99,8 +99,8 @@ def check_parts(real: Any, imag: Any) -> None:
 def _norm(values: dict[str, Any]) -> None:
     """Refuse integers; count dimensions from the first, as the formula for no elements does."""
     dtype, rank, dims = values["self"].dtype, values["self"].dim(), values.get("dim")
-    if dims and all(-rank <= one < rank for one in dims):
-        values["dim"] = [one % rank for one in dims]
+    if dims and all(-rank <= dim < rank for dim in dims):
+        values["dim"] = [dim % rank for dim in dims]
     if dtype in _INTEGERS:
         raise NotImplementedError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got"
@@ -160,7 +160,7 @@ def _pool(values: dict[str, Any]) -> None:
 
 
 def _copied(values: dict[str, Any]) -> None:
-    target, dim, index, source = (values[one] for one in ("self", "dim", "index", "source"))
+    target, dim, index, source = (values[name] for name in ("self", "dim", "index", "source"))
     rank = max(source.dim(), 1)
     size = source.shape[dim] if source.dim() and -rank <= dim < rank else 1
     if index.dim() == 1 and target.dim() and index.numel() != size:
@@ -171,7 +171,7 @@ def _copied(values: dict[str, Any]) -> None:
 
 
 def _added(values: dict[str, Any]) -> None:
-    tensor, dim, index, source = (values[one] for one in ("self", "dim", "index", "source"))
+    tensor, dim, index, source = (values[name] for name in ("self", "dim", "index", "source"))
     if index.dim() > 1:
         raise IndexError(
             f"index_add_(): Index is supposed to be a vector, but got dim: {index.dim()} with type:"
@@ -194,8 +194,8 @@ def _added(values: dict[str, Any]) -> None:
         return  # likewise
     sizes = [list(tensor.shape), list(source.shape)]
     if tensor.dim() and source.dim():
-        for one in sizes:
-            del one[dim]
+        for shape in sizes:
+            del shape[dim]
     if sizes[0] != sizes[1]:
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension."
@@ -209,10 +209,10 @@ def _not_implemented(name: str, tensor: Any) -> NotImplementedError:
 
 def _of_floats(name: str, *allowed: Any) -> Callable[[dict[str, Any]], None]:
     def check(values: dict[str, Any]) -> None:
-        for one in values.values():
-            if isinstance(one, torch.Tensor):
-                if one.dtype in _INTEGERS and one.dtype not in allowed:
-                    raise _not_implemented(name, one)
+        for operand in values.values():
+            if isinstance(operand, torch.Tensor):
+                if operand.dtype in _INTEGERS and operand.dtype not in allowed:
+                    raise _not_implemented(name, operand)
                 return
 
     return check
@@ -307,7 +307,7 @@ def _conditioned(
     def compute_conditioned(*arguments: Any, **keywords: Any) -> Any:
         values = {**dict(zip(names, arguments, strict=False)), **keywords}
         condition(values)
-        positional = [values[one] for one in names[: len(arguments)]]
-        return compute(*positional, **{one: values[one] for one in keywords})
+        positional = [values[name] for name in names[: len(arguments)]]
+        return compute(*positional, **{name: values[name] for name in keywords})
 
     return compute_conditioned

@@ -76,16 +76,17 @@ def broadcast_shapes(*shapes: Any) -> Any:
 
 def name_types(text: str) -> str:
     """Return a text with PyTorch's C++ names of types with fractions, as its operators have."""
-    for dtype, one in TITLES.items():
+    for dtype, cpp_name in TITLES.items():
         if dtype.is_floating_point or dtype.is_complex:
-            text = re.sub(rf"{re.escape(str(dtype))}\b", one, text)
+            text = re.sub(rf"{re.escape(str(dtype))}\b", cpp_name, text)
     return text
 
 
 def _broadcast(match: re.Match[str]) -> str:
     length, distance = int(match[1]), int(match[2])
     own, expected = (
-        [int(n) for n in one.strip("[]").split(",") if n.strip()] for one in (match[3], match[4])
+        [int(n) for n in shape_text.strip("[]").split(",") if n.strip()]
+        for shape_text in (match[3], match[4])
     )
     dimension = max(len(own), len(expected)) - distance
     return (

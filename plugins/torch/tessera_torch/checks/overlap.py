@@ -25,7 +25,7 @@ def shared_dimensions(tensor: Any) -> list[int]:
 
 def check_inner_overlap(targets: Sequence[Any]) -> None:
     """Raise RuntimeError if elements of a target share memory."""
-    if any(shared_dimensions(one) for one in targets):
+    if any(shared_dimensions(target) for target in targets):
         raise RuntimeError(_INNER)
 
 
@@ -35,33 +35,36 @@ def check_overlap(targets: Sequence[Any], inputs: Sequence[Any]) -> None:
     An input may be the target itself. As in PyTorch, views with gaps are not checked.
     """
     for i, target in enumerate(targets):
-        for other in (*targets[i + 1 :], *inputs):
-            if other is not target and _overlap(target, other):
+        for operand in (*targets[i + 1 :], *inputs):
+            if operand is not target and _overlap(target, operand):
                 raise RuntimeError(_MESSAGE)
 
 
 def check_apart(target: Any, inputs: Sequence[Any]) -> None:
     """Raise RuntimeError if memory of a target is also an input's, even all of it in one order."""
-    if any(other is target or _overlap(target, other, True) for other in inputs):
+    if any(operand is target or _overlap(target, operand, True) for operand in inputs):
         raise RuntimeError(_MESSAGE)
 
 
-def share_storage(one: Any, other: Any) -> bool:
+def share_storage(first_view: Any, second_view: Any) -> bool:
     """Return whether two tensors are views of one memory, whatever elements of it they have."""
-    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
+    return bool(first_view.untyped_storage().data_ptr() == second_view.untyped_storage().data_ptr())
 
 
-def _overlap(one: Any, other: Any, counts_same: bool = False) -> bool:
-    if not isinstance(other, torch.Tensor) or one.device != other.device:
+def _overlap(target: Any, operand: Any, counts_same: bool = False) -> bool:
+    if not isinstance(operand, torch.Tensor) or target.device != operand.device:
         return False
-    if not share_storage(one, other):
+    if not share_storage(target, operand):
         return False
-    if not one.numel() or not other.numel():
+    if not target.numel() or not operand.numel():
         return False
-    first, second = one.data_ptr(), other.data_ptr()
-    if first == second and one.shape == other.shape and one.stride() == other.stride():
+    first, second = target.data_ptr(), operand.data_ptr()
+    if first == second and target.shape == operand.shape and target.stride() == operand.stride():
         return counts_same
-    if not is_dense(one.shape, one.stride()) or not is_dense(other.shape, other.stride()):
+    if not is_dense(target.shape, target.stride()) or not is_dense(operand.shape, operand.stride()):
         return False
-    ends = (first + one.numel() * one.element_size(), second + other.numel() * other.element_size())
+    ends = (
+        first + target.numel() * target.element_size(),
+        second + operand.numel() * operand.element_size(),
+    )
     return bool(first < ends[1] and second < ends[0])

@@ -26,8 +26,8 @@ def _over_all_or_one(name: str, hint: str, kind: type[Exception]) -> Callable[[A
             return
         if dim is None or dim == () or dim == []:
             raise _whole(name, hint, kind)
-        for one in dim if isinstance(dim, (list, tuple)) else (dim,):
-            _along(name, tensor, one)
+        for axis in dim if isinstance(dim, (list, tuple)) else (dim,):
+            _along(name, tensor, axis)
 
     return check
 

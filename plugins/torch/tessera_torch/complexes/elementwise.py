@@ -15,28 +15,32 @@ _WIDE: Final = torch.float64
 
 def common(*operands: Any) -> Any:
     """Return the complex type in which operands are computed, by PyTorch's rules."""
-    known = [one for one in operands if one is not None]
-    dtype = torch.result_type(known[0], known[-1])
-    for one in known[1:-1]:
-        dtype = torch.promote_types(dtype, torch.result_type(known[0], one))
+    defined_operands = [operand for operand in operands if operand is not None]
+    dtype = torch.result_type(defined_operands[0], defined_operands[-1])
+    for operand in defined_operands[1:-1]:
+        dtype = torch.promote_types(dtype, torch.result_type(defined_operands[0], operand))
     if dtype.is_complex and dtype not in REAL_OF:
         raise Unsupported("complex", operands, f"results of {dtype} are not computed")
     return dtype
 
 
-def parts_in(one: Any, dtype: Any, device: Any) -> Pair:
+def parts_in(operand: Any, dtype: Any, device: Any) -> Pair:
     """Return the parts of a tensor or number, as tensors of a real type on a device."""
     real, imag = (
         part.to(device=device, dtype=dtype)
         if isinstance(part, torch.Tensor)
         else torch.full((), part, dtype=dtype, device=device)  # a graph can capture it
-        for part in split(one)
+        for part in split(operand)
     )
     return real, imag
 
 
 def _place(*operands: Any) -> Any:
-    return next(one.device for one in operands if isinstance(one, torch.Tensor) and one.is_cuda)
+    return next(
+        operand.device
+        for operand in operands
+        if isinstance(operand, torch.Tensor) and operand.is_cuda
+    )
 
 
 def _unary(name: str, function: Callable[[Pair], Pair]) -> Callable[..., Any]:
@@ -116,15 +120,15 @@ def _reversed(self: Any, other: Any, alpha: Any = 1) -> Any:
 
 def _equal(self: Any, other: Any) -> Any:
     dtype, device = common(self, other), _place(self, other)
-    a, b = (parts_in(one, REAL_OF[dtype], device) for one in (self, other))
+    a, b = (parts_in(operand, REAL_OF[dtype], device) for operand in (self, other))
     return (a[0] == b[0]) & (a[1] == b[1])
 
 
-def is_nonzero(one: Any) -> Any:
+def is_nonzero(tensor: Any) -> Any:
     """Return where a tensor is not 0."""
-    if not one.is_complex():
-        return one != 0
-    real, imag = split(one)
+    if not tensor.is_complex():
+        return tensor != 0
+    real, imag = split(tensor)
     return (real != 0) | (imag != 0)
 
 
@@ -151,10 +155,10 @@ def _angle(self: Any) -> Any:
     return torch.atan2(imag, real)
 
 
-def _either(function: Callable[[Any], Any], both: bool = False) -> Callable[..., Any]:
+def _either(function: Callable[[Any], Any], is_conjunction: bool = False) -> Callable[..., Any]:
     def compute(self: Any) -> Any:
         real, imag = (function(part) for part in split(self))
-        return real & imag if both else real | imag
+        return real & imag if is_conjunction else real | imag
 
     return compute
 
@@ -210,7 +214,7 @@ def _silu_backward(grad_output: Any, self: Any) -> Any:
 def _log_add_exp(self: Any, other: Any) -> Any:
     """Return log(exp(self) + exp(other)) from the larger number, so that nothing overflows."""
     dtype, device = common(self, other), _place(self, other)
-    a, b = (fusion.join_parts(*parts_in(one, _WIDE, device)) for one in (self, other))
+    a, b = (fusion.join_parts(*parts_in(operand, _WIDE, device)) for operand in (self, other))
     is_larger = a.real >= b.real
     large, small = where(is_larger, a, b), where(is_larger, b, a)
     gap = fusion.join_parts(small.real - large.real, small.imag - large.imag)
@@ -232,7 +236,7 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "square": lambda self: multiply(self, self), "neg": _negative, "abs": _absolute,
     "angle": _angle, "conj_physical": conjugate, "_conj_physical": conjugate,
     "isnan": _either(torch.isnan), "isinf": _either(torch.isinf),
-    "isfinite": _either(torch.isfinite, both=True),
+    "isfinite": _either(torch.isfinite, is_conjunction=True),
     "eq": _equal, "ne": lambda self, other: ~_equal(self, other),
     "logical_not": lambda self: ~is_nonzero(self),
     "logical_and": _logical(torch.bitwise_and), "logical_or": _logical(torch.bitwise_or),

@@ -87,9 +87,9 @@ def sqrt(z: Pair) -> Pair:
     """Return the principal root."""
     x, y = z
     size = ((x.abs() + torch.hypot(x, y)) / 2).sqrt()
-    other = torch.where(size == 0, 0, y.abs() / (2 * size))
-    real = torch.where(x >= 0, size, other)
-    root = real, torch.copysign(torch.where(x >= 0, other, size), y)
+    minor_part = torch.where(size == 0, 0, y.abs() / (2 * size))
+    real = torch.where(x >= 0, size, minor_part)
+    root = real, torch.copysign(torch.where(x >= 0, minor_part, size), y)
     level = torch.where(y.isnan(), y, 0)  # beside an infinite real part
     root = _choose(x == math.inf, (x, torch.copysign(level, y)), root)
     root = _choose(x == -math.inf, (level, torch.copysign(-x, y)), root)
@@ -209,9 +209,9 @@ def acosh(z: Pair) -> Pair:
 def atanh(z: Pair) -> Pair:
     """Return the inverse hyperbolic tangent."""
     x, y = z[0].abs(), z[1].abs()
-    rest = 1 - x
-    real = 0.25 * torch.log1p(4 * x / (rest * rest + y * y))
-    imag = 0.5 * torch.atan2(2 * y, rest * (1 + x) - y * y)
+    complement = 1 - x
+    real = 0.25 * torch.log1p(4 * x / (complement * complement + y * y))
+    imag = 0.5 * torch.atan2(2 * y, complement * (1 + x) - y * y)
     # From here on the squares could overflow, and 1 / z is all that is left of the series.
     size = torch.maximum(x, y)
     far = size > _DISTANT
@@ -239,7 +239,7 @@ def reciprocal(z: Pair) -> Pair:
 
 def _invert(z: Pair) -> Pair:
     """Return 1 / z as libc++ does: 0 where a part is infinite."""
-    real, imag = (torch.copysign(torch.where(one.isinf(), 1.0, 0.0), one) for one in z)
+    real, imag = (torch.copysign(torch.where(part.isinf(), 1.0, 0.0), part) for part in z)
     return _choose(_is_infinite(z), (0 * real, 0 * (0 * real - imag)), reciprocal(z))
 
 

@@ -32,12 +32,12 @@ def compute(
         inner: the real type in which the function is computed.
         dtype: the type of the result.
     """
-    described = [_describe(one) for one in operands]
+    described = [_describe(operand) for operand in operands]
     kinds = tuple(kind for kind, _ in described)
     parts = [part for _, own in described for part in own]
-    tensors = [one for one in parts if isinstance(one, torch.Tensor)]
-    shape = torch.broadcast_shapes(*(one.shape for one in tensors))
-    place = next(one.device for one in tensors if one.is_cuda)
+    tensors = [tensor for tensor in parts if isinstance(tensor, torch.Tensor)]
+    shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
+    place = next(tensor.device for tensor in tensors if tensor.is_cuda)
     out = torch.empty(shape, dtype=dtype, device=place)
     pairs = torch.view_as_real(out)
     key = (name, kinds, inner)
@@ -55,20 +55,20 @@ def join_parts(real: Any, imag: Any) -> Any:
     return compute("join", lambda a, b: (a[0], b[0]), (real, imag), real.dtype, dtype)
 
 
-def _describe(one: Any) -> tuple[str, tuple[Any, ...]]:
-    if not isinstance(one, torch.Tensor):
-        number = complex(one)
+def _describe(operand: Any) -> tuple[str, tuple[Any, ...]]:
+    if not isinstance(operand, torch.Tensor):
+        number = complex(operand)
         return "plain", (number.real, number.imag)
     signs = []
-    if one.is_neg():
-        one = torch._neg_view(one)
+    if operand.is_neg():
+        operand = torch._neg_view(operand)
         signs.append("neg")
-    if not one.is_complex():
-        return (_REAL, (-one if signs else one,))
-    if one.is_conj():
-        one = torch._conj(one)
+    if not operand.is_complex():
+        return (_REAL, (-operand if signs else operand,))
+    if operand.is_conj():
+        operand = torch._conj(operand)
         signs.append("conj")
-    pairs = torch.view_as_real(one)
+    pairs = torch.view_as_real(operand)
     return " ".join(signs) or "plain", (pairs.select(-1, 0), pairs.select(-1, 1))
 
 
@@ -95,7 +95,7 @@ def _prepare(
     from tessera_torch.pointwise import Pointwise
 
     def formula(arguments: list[Any], scaled: bool) -> Pair:
-        remaining = (one.to(inner) for one in arguments)
+        remaining = (argument.to(inner) for argument in arguments)
         return function(*(_rebuild(kind, remaining) for kind in kinds))
 
     return Pointwise(_Form(name, count), formula)
@@ -106,5 +106,7 @@ def _rebuild(kind: str, remaining: Any) -> Pair:
         real = next(remaining)
         return real, torch.zeros_like(real)
     pair = next(remaining), next(remaining)
-    real, imag = (-one if sign < 0 else one for one, sign in zip(pair, _SIGNS[kind], strict=True))
+    real, imag = (
+        -part if sign < 0 else part for part, sign in zip(pair, _SIGNS[kind], strict=True)
+    )
     return real, imag

@@ -8,20 +8,20 @@ COMPLEX_OF: Final = {torch.float32: torch.complex64, torch.float64: torch.comple
 REAL_OF: Final = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
-def split(one: Any) -> tuple[Any, Any]:
+def split(operand: Any) -> tuple[Any, Any]:
     """Return a tensor's parts: views where it is no conjugate view. Real ones have a zero part."""
-    if not isinstance(one, torch.Tensor):
-        number = complex(one)
+    if not isinstance(operand, torch.Tensor):
+        number = complex(operand)
         return number.real, number.imag
-    if not one.is_complex():
-        return one, torch.zeros((), dtype=one.dtype, device=one.device)
-    if one.is_neg():
-        real, imag = split(torch._neg_view(one))
+    if not operand.is_complex():
+        return operand, torch.zeros((), dtype=operand.dtype, device=operand.device)
+    if operand.is_neg():
+        real, imag = split(torch._neg_view(operand))
         return -real, -imag
-    if one.is_conj():
-        real, imag = split(torch._conj(one))
+    if operand.is_conj():
+        real, imag = split(torch._conj(operand))
         return real, -imag
-    pairs = torch.view_as_real(one)
+    pairs = torch.view_as_real(operand)
     return pairs.select(-1, 0), pairs.select(-1, 1)
 
 
@@ -35,8 +35,8 @@ def join(real: Any, imag: Any, dtype: Any = None) -> Any:
     return out
 
 
-def resolve(one: Any) -> Any:
+def resolve(tensor: Any) -> Any:
     """Return a contiguous complex tensor that is no conjugate or negative view."""
-    if one.is_contiguous() and not one.is_conj() and not one.is_neg():
-        return one
-    return join(*split(one))
+    if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+        return tensor
+    return join(*split(tensor))

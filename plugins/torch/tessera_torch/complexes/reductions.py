@@ -12,19 +12,23 @@ from tessera_torch.complexes.parts import COMPLEX_OF, REAL_OF, join, split
 def by_parts(overload: Any, arguments: list[Any]) -> Any:
     """Compute an operator on all real parts, then on all imaginary ones."""
 
-    def take(one: Any, which: int) -> Any:
-        if isinstance(one, torch.Tensor) and one.is_complex():
-            return split(one)[which].contiguous()
-        if isinstance(one, (list, tuple)):
-            return [take(x, which) for x in one]
-        return REAL_OF.get(one, one) if isinstance(one, torch.dtype) else one
+    def take(argument: Any, which: int) -> Any:
+        if isinstance(argument, torch.Tensor) and argument.is_complex():
+            return split(argument)[which].contiguous()
+        if isinstance(argument, (list, tuple)):
+            return [take(x, which) for x in argument]
+        return REAL_OF.get(argument, argument) if isinstance(argument, torch.dtype) else argument
 
     schema = overload._schema.arguments
     results = []
     for which in (0, 1):
-        taken = [take(one, which) for one in arguments]
-        positional = [one for one, a in zip(taken, schema, strict=True) if not a.kwarg_only]
-        keywords = {a.name: one for one, a in zip(taken, schema, strict=True) if a.kwarg_only}
+        part_arguments = [take(argument, which) for argument in arguments]
+        positional = [
+            part for part, a in zip(part_arguments, schema, strict=True) if not a.kwarg_only
+        ]
+        keywords = {
+            a.name: part for part, a in zip(part_arguments, schema, strict=True) if a.kwarg_only
+        }
         results.append(overload(*positional, **keywords))
     first, second = results
     if isinstance(first, (list, tuple)):
@@ -49,10 +53,10 @@ BY_PARTS: Final = frozenset(
 
 def _cat(tensors: Any, dim: int = 0) -> Any:
     dtype = tensors[0].dtype
-    for one in tensors[1:]:
-        dtype = torch.promote_types(dtype, one.dtype)
+    for tensor in tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
     inner = REAL_OF[dtype]
-    parts = [split(one) for one in tensors]
+    parts = [split(tensor) for tensor in tensors]
     real = torch.cat([a.to(inner) for a, _ in parts], dim)
     imag = torch.cat([b.to(inner).expand(a.shape) for a, b in parts], dim)
     return join(real, imag, dtype)
@@ -147,7 +151,7 @@ def _mean(self: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) 
     """Return the mean; that of no elements is a real NaN."""
     tensor = self if dtype is None else self.to(dtype)
     dims = list(range(tensor.dim())) if dim is None or not list(dim) else dim
-    real, imag = (one.contiguous().mean(dims, keepdim=keepdim) for one in split(tensor))
+    real, imag = (part.contiguous().mean(dims, keepdim=keepdim) for part in split(tensor))
     return join(real, imag if tensor.numel() else torch.zeros_like(imag))
 
 
@@ -162,9 +166,9 @@ def _with_mean(function: Callable[..., Any]) -> Callable[..., Any]:
 def _cross(self: Any, other: Any, dim: int = -1) -> Any:
     next_, last = ([1, 2, 0], [2, 0, 1])
 
-    def take(one: Any, order: list[int]) -> Any:
-        chosen = torch.tensor(order, device=one.device)
-        return one.index_select(dim, chosen)
+    def take(tensor: Any, order: list[int]) -> Any:
+        chosen = torch.tensor(order, device=tensor.device)
+        return tensor.index_select(dim, chosen)
 
     self, other = torch.broadcast_tensors(self, other)
     first = multiply(take(self, next_), take(other, last))

@@ -14,17 +14,17 @@ _OPERATORS: Final = {**elementwise.OPERATORS, **products.OPERATORS, **reductions
 
 def has_complex(full: Sequence[Any]) -> bool:
     """Return whether an argument is a complex tensor or number, or a list with one."""
-    found = False
-    for one in full:
-        if isinstance(one, torch.Tensor):
-            if one.dtype == torch.complex32:
+    has_complex_part = False
+    for argument in full:
+        if isinstance(argument, torch.Tensor):
+            if argument.dtype == torch.complex32:
                 return False  # has no kernels: the usual way refuses it by name
-            found = found or one.is_complex()
-        elif isinstance(one, complex) or (
-            isinstance(one, (list, tuple)) and one and has_complex(one)
+            has_complex_part = has_complex_part or argument.is_complex()
+        elif isinstance(argument, complex) or (
+            isinstance(argument, (list, tuple)) and argument and has_complex(argument)
         ):
-            found = True
-    return found
+            has_complex_part = True
+    return has_complex_part
 
 
 def is_computed(signature: Signature) -> bool:
@@ -42,21 +42,24 @@ def compute(signature: Signature, full: Sequence[Any]) -> Any:
         result = reductions.by_parts(signature.functional, list(inputs))
     else:
         values = {
-            a.name: one for a, one in zip(schema, inputs, strict=True) if one is not a.default_value
+            a.name: argument
+            for a, argument in zip(schema, inputs, strict=True)
+            if argument is not a.default_value
         }
         result = function(**values)
     if not signature.writes:
         return result
     listed = result if isinstance(result, (list, tuple)) else (result,)
-    for target, one in zip(signature.targets(full), listed, strict=True):
+    for target, output in zip(signature.targets(full), listed, strict=True):
         if signature.is_out:
-            write(signature.name, target, one)
+            write(signature.name, target, output)
             continue
-        if not torch.can_cast(one.dtype, target.dtype):
+        if not torch.can_cast(output.dtype, target.dtype):
             raise RuntimeError(
-                f"result type {one.dtype} can't be cast to the desired output type {target.dtype}"
+                f"result type {output.dtype} can't be cast to the desired output type"
+                f" {target.dtype}"
             )
-        target.copy_(one)
+        target.copy_(output)
     return signature.answer(full)
 
 

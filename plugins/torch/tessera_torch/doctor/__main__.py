@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
             answer.write(finding.as_json(process.check_all()))
         return 0
     findings = packages.check_all()
-    errors = {one.check for one in findings if one.state == ERROR}
+    errors = {outcome.check for outcome in findings if outcome.state == ERROR}
     if "torch" not in errors:
         # PyTorch executes what is in the caches: with a bad one, the child gets empty ones.
         with tempfile.TemporaryDirectory(prefix="tessera-torch-") as empty:
@@ -51,7 +51,7 @@ def _check_in_child(environment: Mapping[str, str] | None) -> list[Finding]:
         descriptor = answer.fileno()
         command = [sys.executable, "-m", "tessera_torch.doctor", _CHILD, str(descriptor)]
         try:
-            done = subprocess.run(
+            child = subprocess.run(
                 command,
                 env=environment,
                 pass_fds=(descriptor,),
@@ -68,9 +68,9 @@ def _check_in_child(environment: Mapping[str, str] | None) -> list[Finding]:
     try:
         document = json.loads(content)
     except ValueError:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return [Finding("import", ERROR, f"Python ended with status {done.returncode}: {last}")]
-    return [Finding(**one) for one in document["findings"]]
+        last = (child.stderr.strip().splitlines() or ["no output"])[-1]
+        return [Finding("import", ERROR, f"Python ended with status {child.returncode}: {last}")]
+    return [Finding(**fields) for fields in document["findings"]]
 
 
 if __name__ == "__main__":

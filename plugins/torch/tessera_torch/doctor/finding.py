@@ -23,19 +23,22 @@ class Finding:
 def as_text(findings: Sequence[Finding]) -> str:
     """Return a line for each finding, and a line for each remedy."""
     lines = []
-    for one in findings:
-        lines.append(f"{one.state:8} {one.check:10} {one.found}")
-        if one.remedy:
-            lines.append(f"{'':19} {one.remedy}")
+    for finding in findings:
+        lines.append(f"{finding.state:8} {finding.check:10} {finding.found}")
+        if finding.remedy:
+            lines.append(f"{'':19} {finding.remedy}")
     return "\n".join(lines)
 
 
 def as_json(findings: Sequence[Finding]) -> str:
     """Return the findings as a JSON document."""
-    document = {"ok": not has_error(findings), "findings": [asdict(one) for one in findings]}
+    document = {
+        "ok": not has_error(findings),
+        "findings": [asdict(finding) for finding in findings],
+    }
     return json.dumps(document, indent=2)
 
 
 def has_error(findings: Sequence[Finding]) -> bool:
     """Return whether something does not work."""
-    return any(one.state == ERROR for one in findings)
+    return any(finding.state == ERROR for finding in findings)

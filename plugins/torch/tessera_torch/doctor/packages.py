@@ -43,12 +43,14 @@ def check_entry_point() -> Finding:
     if settings.autoload_is_off():
         variable = settings.AUTOLOAD_VARIABLE
         return Finding("plug-in", ERROR, f"switched off: {variable}=0", f"unset {variable}")
-    names = [one.value for one in importlib.metadata.entry_points(group=_GROUP)]
+    names = [entry_point.value for entry_point in importlib.metadata.entry_points(group=_GROUP)]
     if not any(name.startswith("tessera_torch:") for name in names):
         folder = Path(__file__).parents[2]
         return Finding(
-            *("plug-in", ERROR, f"no entry point in group {_GROUP}"),
-            f"put the folder of tessera_torch on PYTHONPATH: {folder}",
+            check="plug-in",
+            state=ERROR,
+            found=f"no entry point in group {_GROUP}",
+            remedy=f"put the folder of tessera_torch on PYTHONPATH: {folder}",
         )
     return Finding("plug-in", OK, f"found in {Path(__file__).parents[1]}")
 
@@ -63,7 +65,9 @@ def check_compiler() -> Finding:
         return Finding("compiler", ERROR, "Triton is not installed", "pip install triton")
     name = f"{_DRIVER_MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"
     places = (settings.triton_cache(), settings.inductor_cache() / "triton" / "0")
-    cached = next((one for place in places for one in place.glob(f"*/{name}")), None)
+    cached = next(
+        (module_path for place in places for module_path in place.glob(f"*/{name}")), None
+    )
     compiler = settings.c_compiler()
     headers = Path(sysconfig.get_paths()["include"], "Python.h")
     if compiler and headers.is_file():
@@ -72,8 +76,11 @@ def check_compiler() -> Finding:
     if cached:
         return Finding("compiler", OK, f"Triton {version}; {lacking}, but {cached} is there")
     return Finding(
-        *("compiler", ERROR, f"Triton {version}; {lacking}"),
-        "install gcc and Python's headers, or use a cache made by python -m tessera_torch.warm",
+        check="compiler",
+        state=ERROR,
+        found=f"Triton {version}; {lacking}",
+        remedy="install gcc and Python's headers, or use a cache made by"
+        " python -m tessera_torch.warm",
     )
 
 
@@ -96,6 +103,9 @@ def check_all() -> list[Finding]:
     """Return the findings of all checks of this module."""
     caches = settings.caches().items()
     return [
-        *(name_python(), check_wheel(), check_entry_point(), check_compiler()),
+        name_python(),
+        check_wheel(),
+        check_entry_point(),
+        check_compiler(),
         *(check_cache(name, folder) for name, folder in caches),
     ]

@@ -22,16 +22,16 @@ _REMEDY = (
 
 def list_libraries(lines: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return CUDA's libraries in lines of ``/proc/self/maps``: paths by name without version."""
-    found: dict[str, dict[str, None]] = {}
+    paths_by_name: dict[str, dict[str, None]] = {}
     for line in lines:
         path = line.split(maxsplit=5)[-1].strip()
         match = _FILE.match(os.path.basename(path)) if path.startswith("/") else None
         if match and match[1] in LIBRARIES:
-            found.setdefault(match[1], {})[path] = None
-    return {name: tuple(paths) for name, paths in found.items()}
+            paths_by_name.setdefault(match[1], {})[path] = None
+    return {name: tuple(paths) for name, paths in paths_by_name.items()}
 
 
-def check_libraries(found: dict[str, tuple[str, ...]]) -> list[Finding]:
+def check_libraries(paths_by_name: dict[str, tuple[str, ...]]) -> list[Finding]:
     """Check that Tessera's library of each name is loaded.
 
     PyTorch opens NVIDIA's libcublasLt by its path, also if Tessera's is preloaded, which then
@@ -39,16 +39,16 @@ def check_libraries(found: dict[str, tuple[str, ...]]) -> list[Finding]:
     """
     foreign = {
         name: paths[0]
-        for name, paths in found.items()
+        for name, paths in paths_by_name.items()
         if not any(driver.has_mark(path) for path in paths)
     }
     findings = []
-    if "libcuda" not in found:
+    if "libcuda" not in paths_by_name:
         remedy = "start the program with `tessera run --board BOARD`, or in a pod with a slice"
         findings.append(Finding("libraries", ERROR, "no libcuda.so.1 is loaded", remedy))
     elif "libcuda" not in foreign:
-        ours = sorted(found.keys() - foreign.keys())
-        listed = f"of Tessera, {', '.join(ours)}; libcuda from {found['libcuda'][0]}"
+        ours = sorted(paths_by_name.keys() - foreign.keys())
+        listed = f"of Tessera, {', '.join(ours)}; libcuda from {paths_by_name['libcuda'][0]}"
         findings.append(Finding("libraries", OK, listed))
     if foreign:
         folders = sorted({os.path.dirname(path) for path in foreign.values()})
@@ -76,9 +76,11 @@ def check_device() -> list[Finding]:
     if not torch.cuda.is_available():
         missing = f"none; PyTorch was built for CUDA {torch.version.cuda}"
         return [Finding("device", ERROR, missing, "request a slice, or use `tessera run --board`")]
-    one = torch.cuda.get_device_properties(0)
-    size = f"{one.multi_processor_count} SMs, {one.total_memory >> 20} MiB"
-    device = Finding("device", OK, f"{one.name}, {size}, {torch.cuda.device_count()} visible")
+    properties = torch.cuda.get_device_properties(0)
+    size = f"{properties.multi_processor_count} SMs, {properties.total_memory >> 20} MiB"
+    device = Finding(
+        "device", OK, f"{properties.name}, {size}, {torch.cuda.device_count()} visible"
+    )
     started = time.perf_counter()
     try:
         values = (torch.ones(3, device="cuda") + 1).tolist()
@@ -99,6 +101,10 @@ def check_all() -> list[Finding]:
         return [Finding("import", ERROR, f"import torch: {err}")]
     took = f"import torch took {time.perf_counter() - started:.1f} s"
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        found = list_libraries(maps)
-    findings = [Finding("import", OK, took), *check_libraries(found), check_plugin()]
-    return findings if any(one.state == ERROR for one in findings) else [*findings, *check_device()]
+        paths_by_name = list_libraries(maps)
+    findings = [Finding("import", OK, took), *check_libraries(paths_by_name), check_plugin()]
+    return (
+        findings
+        if any(finding.state == ERROR for finding in findings)
+        else [*findings, *check_device()]
+    )

@@ -14,8 +14,8 @@ _TYPES: Final = (torch.float32, torch.float64, torch.complex64, torch.complex128
 
 def check(name: str, *tensors: Any) -> None:
     """Raise Unsupported for types that the kernels do not compute."""
-    for one in tensors:
-        if one.dtype not in _TYPES:
+    for tensor in tensors:
+        if tensor.dtype not in _TYPES:
             reason = "factorizations are computed for float32, float64, complex64 and complex128"
             raise Unsupported(name, tensors, reason)
 

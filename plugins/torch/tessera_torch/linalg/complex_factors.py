@@ -14,26 +14,26 @@ from tessera_torch.complexes.parts import join, split
 
 def parts(work: Any) -> Pair:
     """Return contiguous copies of the parts."""
-    real, imag = (torch.empty_like(one, memory_format=torch.contiguous_format).copy_(one)
-                  for one in split(work))  # fmt: skip
+    real, imag = (torch.empty_like(part, memory_format=torch.contiguous_format).copy_(part)
+                  for part in split(work))  # fmt: skip
     return real, imag
 
 
-def _conjugate(one: Pair) -> Pair:
-    return one[0], -one[1]
+def _conjugate(pair: Pair) -> Pair:
+    return pair[0], -pair[1]
 
 
-def _at(one: Pair, *index: Any) -> Pair:
-    return one[0][index], one[1][index]
+def _at(pair: Pair, *index: Any) -> Pair:
+    return pair[0][index], pair[1][index]
 
 
-def _put(one: Pair, value: Pair, *index: Any) -> None:
-    one[0][index], one[1][index] = value
+def _put(pair: Pair, value: Pair, *index: Any) -> None:
+    pair[0][index], pair[1][index] = value
 
 
-def _subtract(one: Pair, value: Pair, *index: Any) -> None:
-    one[0][index] -= value[0]
-    one[1][index] -= value[1]
+def _subtract(pair: Pair, value: Pair, *index: Any) -> None:
+    pair[0][index] -= value[0]
+    pair[1][index] -= value[1]
 
 
 _ALL = slice(None)
@@ -76,13 +76,15 @@ def factor_cholesky(work: Any, infos: Any) -> None:
         infos.copy_(torch.where(bad & (infos == 0), k + 1, infos))
         good = (infos == 0)[:, None]
         root = torch.where(bad, 1.0, pivot).sqrt()[:, None]
-        column = tuple(torch.where(good, one[:, k:, k] / root, one[:, k:, k]) for one in a)
+        column = tuple(torch.where(good, part[:, k:, k] / root, part[:, k:, k]) for part in a)
         column[1][:, 0] = 0
         _put(a, (column[0], column[1]), _ALL, slice(k, None), k)
         below = _at((column[0], column[1]), _ALL, slice(1, None))
         product = multiply(_at(below, _ALL, _ALL, None), _conjugate(_at(below, _ALL, None)))
-        kept = tuple(torch.where(good[:, :, None], one, 0.0) for one in product)
-        _subtract(a, (kept[0], kept[1]), _ALL, slice(k + 1, None), slice(k + 1, None))
+        masked_product = tuple(torch.where(good[:, :, None], part, 0.0) for part in product)
+        _subtract(
+            a, (masked_product[0], masked_product[1]), _ALL, slice(k + 1, None), slice(k + 1, None)
+        )
     work.copy_(join(*a))
 
 
@@ -103,9 +105,9 @@ def solve_triangle(
         if not unit:
             solved = divide(solved, _at(a, _ALL, i, slice(i, i + 1)))
             _put(x, solved, _ALL, i)
-        rest = slice(0, i) if backwards else slice(i + 1, None)
-        product = multiply(_at(a, _ALL, rest, slice(i, i + 1)), _at(solved, _ALL, None))
-        _subtract(x, product, _ALL, rest)
+        unsolved_rows = slice(0, i) if backwards else slice(i + 1, None)
+        product = multiply(_at(a, _ALL, unsolved_rows, slice(i, i + 1)), _at(solved, _ALL, None))
+        _subtract(x, product, _ALL, unsolved_rows)
     results.copy_(join(*x))
 
 
@@ -132,8 +134,8 @@ def factor_qr(work: Any, factors: Any) -> None:
         _put(a, (beta, torch.zeros_like(beta)), _ALL, k, k)
         _put(taus, tau, _ALL, k)
         if k + 1 < work.shape[-1]:
-            rest = _at(a, _ALL, slice(k, None), below)
-            _reflect(rest, vector, _conjugate(tau))
+            trailing_columns = _at(a, _ALL, slice(k, None), below)
+            _reflect(trailing_columns, vector, _conjugate(tau))
     work.copy_(join(*a))
     factors.copy_(join(*taus))
 

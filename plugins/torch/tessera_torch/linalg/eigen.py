@@ -39,7 +39,7 @@ def _solve(name: str, A: Any, with_vectors: bool) -> tuple[Any, Any]:
         )  # fmt: skip
     if bool(failures.any().item()):
         raise torch.linalg.LinAlgError("linalg.eig: The algorithm failed to converge.")
-    values = [one.diagonal(dim1=-2, dim2=-1).clone() for one in (real, imag)]
+    values = [part.diagonal(dim1=-2, dim2=-1).clone() for part in (real, imag)]
     if not is_complex:  # rounding leaves imaginary parts of real eigenvalues
         bound = 64 * _EPS * n * (real.abs().sum(-1).amax(-1, keepdim=True) if n else 0)
         values[1] = torch.where(values[1].abs() <= bound, 0.0, values[1])
@@ -53,16 +53,16 @@ def _vectors(real: Any, imag: Any, bases: list[Any]) -> Any:
     n = real.shape[-1]
     if not real.numel():
         return join(real, imag)
-    least = (real.abs() + imag.abs()).sum(-1).amax(-1) * _EPS
+    tolerance = (real.abs() + imag.abs()).sum(-1).amax(-1) * _EPS
     rows = [torch.zeros_like(real), torch.zeros_like(real)]
     grid = (n, real.shape[0])
     launch(
         back_substitute, grid, real.device,
-        real, imag, *rows, least.clamp(min=_TINY), n, _BLOCK, warps=1,
+        real, imag, *rows, tolerance.clamp(min=_TINY), n, _BLOCK, warps=1,
     )  # fmt: skip
     # Large elements could overflow in the products.
     largest = torch.maximum(rows[0].abs(), rows[1].abs()).amax(-1, keepdim=True)
-    xr, xi = ((one / largest).mT for one in rows)
+    xr, xi = ((part / largest).mT for part in rows)
     zr, zi = bases
     vr, vi = zr @ xr - zi @ xi, zr @ xi + zi @ xr
     squares = vr * vr + vi * vi

@@ -42,9 +42,9 @@ def _turn(xr, xi, yr, yi, first, last, stride, c, sr, si, block: tl.constexpr):
 
 
 @triton.jit
-def _similar(hr, hi, zr, zi, n, p, q, left, bottom, c, sr, si, block: tl.constexpr):
-    """Rotate rows and columns ``p`` and ``q``: rows from column ``left``, columns to ``bottom``."""
-    _turn(hr + p * n, hi + p * n, hr + q * n, hi + q * n, left, n, 1, c, sr, si, block)
+def _similar(hr, hi, zr, zi, n, p, q, first_column, bottom, c, sr, si, block: tl.constexpr):
+    """Rotate rows and columns ``p`` and ``q``: from ``first_column``, and to row ``bottom``."""
+    _turn(hr + p * n, hi + p * n, hr + q * n, hi + q * n, first_column, n, 1, c, sr, si, block)
     _turn(hr + p, hi + p, hr + q, hi + q, 0, bottom, n, c, sr, -si, block)
     _turn(zr + p, zi + p, zr + q, zi + q, 0, n, n, c, sr, -si, block)
 
@@ -54,9 +54,9 @@ def _root(xr, xi):
     """Return the principal square root."""
     size = tl.sqrt(xr * xr + xi * xi)
     real = tl.sqrt(0.5 * (size + tl.abs(xr)))
-    other = tl.where(real == 0, 0.0, 0.5 * tl.abs(xi) / tl.where(real == 0, 1.0, real))
+    minor_part = tl.where(real == 0, 0.0, 0.5 * tl.abs(xi) / tl.where(real == 0, 1.0, real))
     sign = tl.where(xi < 0, -1.0, 1.0)
-    return tl.where(xr >= 0, real, other), sign * tl.where(xr >= 0, other, real)
+    return tl.where(xr >= 0, real, minor_part), sign * tl.where(xr >= 0, minor_part, real)
 
 
 @triton.jit
@@ -106,8 +106,8 @@ def _reduce(hr, hi, zr, zi, n, block: tl.constexpr):
 def _chase(hr, hi, zr, zi, n, low, last, tr, ti, block: tl.constexpr):
     """Make a step of the QR algorithm with a shift, from row ``low`` to row ``last``."""
     for k in range(low, last):
-        before = tl.maximum(k - 1, low)
-        at, below = k * n + before, (k + 1) * n + before
+        previous_column = tl.maximum(k - 1, low)
+        at, below = k * n + previous_column, (k + 1) * n + previous_column
         ar, ai = tl.load(hr + at), tl.load(hi + at)
         br, bi = tl.load(hr + below), tl.load(hi + below)
         ar = tl.where(k == low, ar - tr, ar)
@@ -115,7 +115,7 @@ def _chase(hr, hi, zr, zi, n, low, last, tr, ti, block: tl.constexpr):
         c, sr, si = _rotation(ar, ai, br, bi)
         tl.debug_barrier()
         bottom = tl.minimum(k + 3, last + 1)
-        _similar(hr, hi, zr, zi, n, k, k + 1, before, bottom, c, sr, si, block)
+        _similar(hr, hi, zr, zi, n, k, k + 1, previous_column, bottom, c, sr, si, block)
         if k > low:
             tl.store(hr + below, 0.0)
             tl.store(hi + below, 0.0)
@@ -164,7 +164,7 @@ def schur(real, imag, bases_real, bases_imag, failures, n, block: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["n"])
-def back_substitute(real, imag, rows_real, rows_imag, least, n, block: tl.constexpr):
+def back_substitute(real, imag, rows_real, rows_imag, tolerances, n, block: tl.constexpr):
     """Write eigenvector k of triangular matrices into row k, which is zero; element k is 1."""
     batch = tl.program_id(1).to(tl.int64)
     k = tl.program_id(0)
@@ -173,7 +173,7 @@ def back_substitute(real, imag, rows_real, rows_imag, least, n, block: tl.conste
     lane = tl.arange(0, block)
     own = k * n + k
     vr, vi = tl.load(hr + own), tl.load(hi + own)
-    small = tl.load(least + batch)
+    small = tl.load(tolerances + batch)
     tl.store(xr + k, 1.0)
     tl.debug_barrier()
     for step in range(k):

@@ -14,9 +14,9 @@ def factor_lu(matrices, pivots, infos, m, n, pivoted: tl.constexpr, block: tl.co
     batch = tl.program_id(0).to(tl.int64)
     a = matrices + batch * m * n
     lane = tl.arange(0, block)
-    least = tl.minimum(m, n)
+    diagonal_length = tl.minimum(m, n)
     info = 0
-    for k in range(least):
+    for k in range(diagonal_length):
         at = k
         if pivoted:
             best = tl.full((), -1.0, tl.float64)
@@ -24,10 +24,10 @@ def factor_lu(matrices, pivots, infos, m, n, pivoted: tl.constexpr, block: tl.co
                 row = start + lane
                 size = tl.load(a + row * n + k, mask=row < m, other=0.0)
                 size = tl.where(row < m, tl.abs(size), -1.0)
-                most = tl.max(size, 0)
-                where = tl.min(tl.where(size == most, row, m), 0)
-                at = tl.where((most > best) & (where < m), where, at)
-                best = tl.maximum(best, most)
+                largest = tl.max(size, 0)
+                where = tl.min(tl.where(size == largest, row, m), 0)
+                at = tl.where((largest > best) & (where < m), where, at)
+                best = tl.maximum(best, largest)
             tl.debug_barrier()
             for start in range(0, n, block):
                 column = start + lane
@@ -37,7 +37,7 @@ def factor_lu(matrices, pivots, infos, m, n, pivoted: tl.constexpr, block: tl.co
                 tl.store(a + k * n + column, lower, mask=inside)
                 tl.store(a + at * n + column, upper, mask=inside & (at != k))
             tl.debug_barrier()
-        tl.store(pivots + batch * least + k, at + 1)
+        tl.store(pivots + batch * diagonal_length + k, at + 1)
         pivot = tl.load(a + k * n + k)
         info = tl.where((pivot == 0) & (info == 0), k + 1, info)
         divisor = tl.where(pivot == 0, 1.0, pivot)
@@ -53,10 +53,10 @@ def factor_lu(matrices, pivots, infos, m, n, pivoted: tl.constexpr, block: tl.co
             inside = place < count
             row = k + 1 + place // tl.maximum(width, 1)
             column = k + 1 + place % tl.maximum(width, 1)
-            left = tl.load(a + row * n + k, mask=inside)
+            multiplier = tl.load(a + row * n + k, mask=inside)
             above = tl.load(a + k * n + column, mask=inside)
             value = tl.load(a + row * n + column, mask=inside)
-            tl.store(a + row * n + column, value - left * above, mask=inside)
+            tl.store(a + row * n + column, value - multiplier * above, mask=inside)
         tl.debug_barrier()
     tl.store(infos + batch, info)
 
@@ -86,10 +86,10 @@ def factor_cholesky(matrices, infos, n, block: tl.constexpr):
                 row = k + 1 + place // tl.maximum(width, 1)
                 column = k + 1 + place % tl.maximum(width, 1)
                 inside = (place < count) & (column <= row)
-                left = tl.load(a + row * n + k, mask=inside)
-                right = tl.load(a + column * n + k, mask=inside)
+                row_factor = tl.load(a + row * n + k, mask=inside)
+                column_factor = tl.load(a + column * n + k, mask=inside)
                 value = tl.load(a + row * n + column, mask=inside)
-                tl.store(a + row * n + column, value - left * right, mask=inside)
+                tl.store(a + row * n + column, value - row_factor * column_factor, mask=inside)
             tl.debug_barrier()
     tl.store(infos + batch, info)
 
@@ -160,8 +160,8 @@ def factor_qr(matrices, factors, m, n, block: tl.constexpr):
     batch = tl.program_id(0).to(tl.int64)
     a = matrices + batch * m * n
     lane = tl.arange(0, block)
-    least = tl.minimum(m, n)
-    for k in range(least):
+    diagonal_length = tl.minimum(m, n)
+    for k in range(diagonal_length):
         alpha = tl.load(a + k * n + k)
         largest = tl.zeros((), tl.float64)
         for start in range(k + 1, m, block):
@@ -186,7 +186,7 @@ def factor_qr(matrices, factors, m, n, block: tl.constexpr):
             value = tl.load(a + row * n + k, mask=row < m)
             tl.store(a + row * n + k, value / divisor, mask=row < m)
         tl.store(a + k * n + k, beta)
-        tl.store(factors + batch * least + k, factor)
+        tl.store(factors + batch * diagonal_length + k, factor)
         tl.debug_barrier()
         for start in range(k + 1, n, block):
             column = start + lane
@@ -211,12 +211,12 @@ def swap_places(order, pivots, m, k):
     row = order + tl.program_id(0).to(tl.int64) * m
     chosen = pivots + tl.program_id(0).to(tl.int64) * k
     for i in range(k):
-        other = tl.load(chosen + i) - 1
-        inside = (other >= 0) & (other < m)
+        partner = tl.load(chosen + i) - 1
+        inside = (partner >= 0) & (partner < m)
         own = tl.load(row + i)
-        moved = tl.load(row + other, mask=inside, other=0)
+        moved = tl.load(row + partner, mask=inside, other=0)
         tl.debug_barrier()
         tl.store(row + i, moved, mask=inside)
         tl.debug_barrier()
-        tl.store(row + other, own, mask=inside)
+        tl.store(row + partner, own, mask=inside)
         tl.debug_barrier()

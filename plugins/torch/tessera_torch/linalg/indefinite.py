@@ -13,7 +13,7 @@ from tessera_torch.targets import both
 
 def _check(name: str, *tensors: Any) -> None:
     batches.check(name, *tensors)
-    if any(one.is_complex() for one in tensors):
+    if any(tensor.is_complex() for tensor in tensors):
         raise Unsupported(name, tensors, "complex matrices are not factored so")
 
 

@@ -24,24 +24,24 @@ def factor_ldl(matrices, pivots, infos, n, block: tl.constexpr):
             row = start + lane
             size = tl.abs(tl.load(a + row * n + k, mask=row < n, other=0.0))
             size = tl.where(row < n, size, -1.0)
-            most = tl.max(size, 0)
-            first = tl.min(tl.where(size == most, row, n), 0)
-            far = tl.where((most > largest) & (first < n), first, far)
-            largest = tl.maximum(largest, most)
-        others = tl.full((), 0.0, tl.float64)
+            block_maximum = tl.max(size, 0)
+            first = tl.min(tl.where(size == block_maximum, row, n), 0)
+            far = tl.where((block_maximum > largest) & (first < n), first, far)
+            largest = tl.maximum(largest, block_maximum)
+        far_maximum = tl.full((), 0.0, tl.float64)
         for start in range(k, n, block):
             row = start + lane
             place = tl.where(row < far, far * n + row, row * n + far)
             size = tl.abs(tl.load(a + place, mask=(row < n) & (row != far), other=0.0))
-            others = tl.maximum(others, tl.max(size, 0))
+            far_maximum = tl.maximum(far_maximum, tl.max(size, 0))
         limit = 0.6403882032022076  # (1 + sqrt(17)) / 8
         none = (head == 0) & (largest == 0) | (head != head)
         stays = none | (head >= limit * largest)
-        ratio = largest / tl.where(others > 0, others, 1.0)
+        ratio = largest / tl.where(far_maximum > 0, far_maximum, 1.0)
         stays = stays | (head >= limit * largest * ratio)
         two = tl.where(stays, 0, 1)
         center = tl.abs(tl.load(a + far * n + far))
-        two = tl.where(center >= limit * others, 0, two)
+        two = tl.where(center >= limit * far_maximum, 0, two)
         at = tl.where(stays, k, far)
         info = tl.where(none & (info == 0), k + 1, info)
         last = k + two
@@ -49,18 +49,18 @@ def factor_ldl(matrices, pivots, infos, n, block: tl.constexpr):
         for start in range(last, n, block):
             row = start + lane
             inside = (row < n) & (row != at) & (at != last)
-            other = tl.where(row < at, at * n + row, row * n + at)
-            other = tl.where(row == last, at * n + at, other)
-            left = tl.load(a + row * n + last, mask=inside)
-            right = tl.load(a + other, mask=inside)
-            tl.store(a + row * n + last, right, mask=inside)
-            tl.store(a + other, left, mask=inside)
+            partner_place = tl.where(row < at, at * n + row, row * n + at)
+            partner_place = tl.where(row == last, at * n + at, partner_place)
+            last_element = tl.load(a + row * n + last, mask=inside)
+            pivot_element = tl.load(a + partner_place, mask=inside)
+            tl.store(a + row * n + last, pivot_element, mask=inside)
+            tl.store(a + partner_place, last_element, mask=inside)
         if two != 0:
-            left = tl.load(a + last * n + k)
-            right = tl.load(a + at * n + k)
+            last_element = tl.load(a + last * n + k)
+            pivot_element = tl.load(a + at * n + k)
             tl.debug_barrier()
-            tl.store(a + last * n + k, right)
-            tl.store(a + at * n + k, left)
+            tl.store(a + last * n + k, pivot_element)
+            tl.store(a + at * n + k, last_element)
         tl.debug_barrier()
         pivot = tl.where(two != 0, -(at + 1), at + 1)
         tl.store(pivots + batch * n + k, pivot)
@@ -119,16 +119,16 @@ def solve_ldl(factors, pivots, results, n, m, block: tl.constexpr):
             two = tl.where((pivot < 0) & (k + 1 < n), 1, 0)
             last = k + two
             at = tl.abs(pivot) - 1
-            left = tl.load(x + last * m, mask=inside)
-            right = tl.load(x + at * m, mask=inside)
-            tl.store(x + at * m, left, mask=inside)
-            tl.store(x + last * m, right, mask=inside)
+            last_element = tl.load(x + last * m, mask=inside)
+            pivot_element = tl.load(x + at * m, mask=inside)
+            tl.store(x + at * m, last_element, mask=inside)
+            tl.store(x + last * m, pivot_element, mask=inside)
             upper = tl.load(x + k * m, mask=inside)
             lower = tl.load(x + last * m, mask=inside)
             for row in range(last + 1, n):
                 value = tl.load(x + row * m, mask=inside) - tl.load(a + row * n + k) * upper
-                more = tl.load(a + row * n + last) * lower
-                tl.store(x + row * m, tl.where(two != 0, value - more, value), mask=inside)
+                second_term = tl.load(a + row * n + last) * lower
+                tl.store(x + row * m, tl.where(two != 0, value - second_term, value), mask=inside)
             corner = tl.load(a + k * n + k)
             side = tl.where(two != 0, tl.load(a + last * n + k), 1.0)
             second = tl.load(a + last * n + last) / side
@@ -152,7 +152,7 @@ def solve_ldl(factors, pivots, results, n, m, block: tl.constexpr):
             tl.store(x + top * m, upper, mask=inside)
             tl.store(x + k * m, lower, mask=inside)
             at = tl.abs(pivot) - 1
-            other = tl.load(x + at * m, mask=inside)
+            swapped_element = tl.load(x + at * m, mask=inside)
             tl.store(x + at * m, lower, mask=inside)
-            tl.store(x + k * m, other, mask=inside)
+            tl.store(x + k * m, swapped_element, mask=inside)
             k = top - 1

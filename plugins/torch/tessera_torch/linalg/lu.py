@@ -43,8 +43,8 @@ def _least_and_most(pivots: Any, m: int) -> tuple[bool, bool]:
     """
     if not pivots.numel() or torch.cuda.is_current_stream_capturing():
         return True, True
-    least, most = (int(one) for one in pivots.cpu().aminmax())
-    return least >= 1, most <= m
+    smallest, largest = (int(extreme) for extreme in pivots.cpu().aminmax())
+    return smallest >= 1, largest <= m
 
 
 def _arrange(work: Any, order: Any) -> Any:
@@ -118,10 +118,12 @@ def _unpack(
                 " torch.linalg.lu_factor"
             )
         shape = LU_pivots.shape[:-1]
-        wanted = [*LU_data.shape[:-2], k]
-        if list(LU_pivots.shape) != wanted:
-            given = list(LU_pivots.shape)
-            raise ValueError(f"Expected LU_pivots to have shape {wanted} but got {given} instead.")
+        expected_shape = [*LU_data.shape[:-2], k]
+        if list(LU_pivots.shape) != expected_shape:
+            actual_shape = list(LU_pivots.shape)
+            raise ValueError(
+                f"Expected LU_pivots to have shape {expected_shape} but got {actual_shape} instead."
+            )
         swaps = LU_pivots.reshape(shape.numel(), k)
         if _least_and_most(swaps, m) != (True, True):
             raise RuntimeError(

@@ -13,9 +13,9 @@ def _pair(step, players):
     """Return the rows of a program in a step: each of ``players`` meets each other in a sweep."""
     pair = tl.program_id(0)
     last = players - 1
-    one = tl.where(pair == 0, last, (step + pair) % last)
-    other = tl.where(pair == 0, step, (step - pair + last) % last)
-    return tl.minimum(one, other), tl.maximum(one, other)
+    first = tl.where(pair == 0, last, (step + pair) % last)
+    second = tl.where(pair == 0, step, (step - pair + last) % last)
+    return tl.minimum(first, second), tl.maximum(first, second)
 
 
 @triton.jit
@@ -88,9 +88,9 @@ def rotate_columns(matrices, turns, n, players, step, block: tl.constexpr):
             x = tl.load(a + row * n + p, mask=inside)
             y = tl.load(a + row * n + q, mask=inside)
             turned = cosine * x - sine * y
-            other = sine * x + cosine * y
+            partner = sine * x + cosine * y
             tl.store(a + row * n + p, tl.where(row == q, 0.0, turned), mask=inside)
-            tl.store(a + row * n + q, tl.where(row == p, 0.0, other), mask=inside)
+            tl.store(a + row * n + q, tl.where(row == p, 0.0, partner), mask=inside)
 
 
 @triton.jit(do_not_specialize=["n", "m", "players", "step"])

@@ -33,7 +33,7 @@ def _least_squares(
         factors = orthogonal.factor(a)
         turned = orthogonal.apply(a, factors, work, backwards=False)
         solution = solve_in_place(a[:, :n].contiguous(), turned[:, :n].contiguous(), upper=True)
-        rest = turned[:, n:]
+        residual_rows = turned[:, n:]
     else:
         tall = a.mH.contiguous()
         factors = orthogonal.factor(tall)
@@ -43,11 +43,11 @@ def _least_squares(
         solution = batches.zeros(a, a.shape[0], n, work.shape[-1], dtype=a.dtype)
         solution[:, :m] = short
         solution = orthogonal.apply(tall, factors, solution, backwards=True)
-        rest = turned = work[:, :0]
+        residual_rows = turned = work[:, :0]
     result = batches.give_back(solution, b, (*shape, n, right.shape[-1]))
     residuals = self.new_empty(0, dtype=REAL_OF.get(self.dtype, self.dtype))
     if m > n:
-        sums = rest.abs().square().sum(-2)
+        sums = residual_rows.abs().square().sum(-2)
         residuals = sums.to(REAL_OF.get(b.dtype, b.dtype)).reshape(*shape, right.shape[-1])
     none = self.new_empty(0, dtype=REAL_OF.get(self.dtype, self.dtype))
     rank = torch.empty(0, dtype=torch.int64, device=self.device)
@@ -79,10 +79,10 @@ def _check_sizes(a: Any, b: Any) -> bool:
         raise RuntimeError(
             f"{name}: input.size(-2) should match other.size({-1 if is_vector else -2})"
         )
-    for i, (one, other) in enumerate(zip(a.shape[:-2], b.shape, strict=False)):
-        if one != other and 1 not in (one, other):
+    for i, (size_a, size_b) in enumerate(zip(a.shape[:-2], b.shape, strict=False)):
+        if size_a != size_b and 1 not in (size_a, size_b):
             raise RuntimeError(
-                f"The size of tensor a ({one}) must match the size of tensor b ({other}) at"
+                f"The size of tensor a ({size_a}) must match the size of tensor b ({size_b}) at"
                 f" non-singleton dimension {i}"
             )
     return is_vector
@@ -113,8 +113,8 @@ def _exponential(self: Any) -> Any:
     for k in range(_TERMS - 1, 0, -1):  # Horner's scheme
         result = identity + torch.bmm(a, result) / k
     for step in range(int(squarings.max().item())):
-        more = (squarings > step)[:, None, None].to(a.device)
-        result = torch.where(more, torch.bmm(result, result), result)
+        is_pending = (squarings > step)[:, None, None].to(a.device)
+        result = torch.where(is_pending, torch.bmm(result, result), result)
     result = torch.where(finite[:, None, None].to(a.device), result, math.nan)
     return result.to(self.dtype).reshape(self.shape)
 

@@ -82,8 +82,8 @@ def _eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> tuple[Any, Any]:
     n = A.shape[-1]
     work = batches.work_on(A)
     half = work.triu() if UPLO.upper() == "U" else work.tril()
-    rest = half.triu(1) if UPLO.upper() == "U" else half.tril(-1)
-    work = half + rest.mH
+    strict_triangle = half.triu(1) if UPLO.upper() == "U" else half.tril(-1)
+    work = half + strict_triangle.mH
     infos = batches.zeros(work, work.shape[0], dtype=torch.int32)
     _check_values("linalg.eigh", work, infos, A.dim() == 2)
     if work.is_complex():
@@ -136,9 +136,9 @@ def decompose(tensor: Any, name: str) -> tuple[Any, Any, Any]:
     largest = _scale(*(split(rows) if rows.is_complex() else (rows,)))
     vectors = batches.identities(work, k, k)
     if k > 1 and work.is_complex():
-        given = (*complex_factors.parts(rows), *complex_factors.parts(vectors))
-        infos = _sweep(rows, k, [(orthogonalize_complex, given)], length)
-        rows, vectors = join(*given[:2]), join(*given[2:])
+        operands = (*complex_factors.parts(rows), *complex_factors.parts(vectors))
+        infos = _sweep(rows, k, [(orthogonalize_complex, operands)], length)
+        rows, vectors = join(*operands[:2]), join(*operands[2:])
     elif k > 1:
         infos = _sweep(rows, k, [(orthogonalize, (rows, vectors))], length)
     if k > 1:
@@ -163,11 +163,11 @@ def _complete(rows: Any, values: Any, columns: int) -> Any:
         return units.mT
     work = units.mT.clone(memory_format=torch.contiguous_format)  # factor() changes it
     whole = orthogonal.form(work, orthogonal.factor(work), columns)
-    known = batches.zeros(rows, count, length, columns, dtype=rows.dtype)
-    known[:, :, :k] = units.mT
-    kept = torch.zeros((count, columns), dtype=torch.bool, device=rows.device)
-    kept[:, :k] = usable
-    return torch.where(kept[:, None, :], known, whole)
+    padded_units = batches.zeros(rows, count, length, columns, dtype=rows.dtype)
+    padded_units[:, :, :k] = units.mT
+    unit_mask = torch.zeros((count, columns), dtype=torch.bool, device=rows.device)
+    unit_mask[:, :k] = usable
+    return torch.where(unit_mask[:, None, :], padded_units, whole)
 
 
 def _svd(
@@ -184,34 +184,36 @@ def _svd(
     m, n = A.shape[-2:]
     k = min(m, n)
     shape = A.shape[:-2]
-    left, values, right = decompose(A, "linalg.svd")
+    left_vectors, values, right_vectors = decompose(A, "linalg.svd")
     result = values.to(_real(A.dtype)).reshape(*shape, k)
     if not compute_uv:
         return A.new_empty(0), result, A.new_empty(0)
     if full_matrices and m > k:
-        left = _extend(left, m)
+        left_vectors = _extend(left_vectors, m)
     if full_matrices and n > k:
-        right = _extend(right.mT, n).mT  # also for complex numbers: rows are orthogonal
+        right_vectors = _extend(
+            right_vectors.mT, n
+        ).mT  # also for complex numbers: rows are orthogonal
     return (
-        batches.give_back(left, A, (*shape, m, left.shape[-1])),
+        batches.give_back(left_vectors, A, (*shape, m, left_vectors.shape[-1])),
         result,
-        batches.give_back(right, A, (*shape, right.shape[-2], n)),
+        batches.give_back(right_vectors, A, (*shape, right_vectors.shape[-2], n)),
     )
 
 
 def _extend(columns: Any, size: int) -> Any:
     """Return orthogonal columns and others that make them a basis."""
     shape = (columns.shape[0], columns.shape[2])
-    ones = torch.ones(shape, dtype=torch.float64, device=columns.device)
-    return _complete(columns.mT.contiguous(), ones, size)
+    unit_values = torch.ones(shape, dtype=torch.float64, device=columns.device)
+    return _complete(columns.mT.contiguous(), unit_values, size)
 
 
 def _polar(A: Any) -> tuple[Any, Any]:
     """Return the unitary factor and the positive semidefinite one, from singular values."""
     counts.CALLS["linalg_polar"] += 1
-    left, values, right = torch.linalg.svd(A, full_matrices=False)
-    root = right.mH * values.unsqueeze(-2).to(right.dtype)
-    return left @ right, root @ right
+    left_vectors, values, right_vectors = torch.linalg.svd(A, full_matrices=False)
+    root = right_vectors.mH * values.unsqueeze(-2).to(right_vectors.dtype)
+    return left_vectors @ right_vectors, root @ right_vectors
 
 
 def _root(self: Any) -> Any:

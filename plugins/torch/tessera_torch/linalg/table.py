@@ -27,7 +27,7 @@ _USE_THE_HOST: Final = frozenset(
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return the kernels that are registered under their names."""
-    found: dict[str, Callable[..., Any]] = {
+    kernels_by_name: dict[str, Callable[..., Any]] = {
         **cholesky.KERNELS,
         **eigen.KERNELS,
         **indefinite.KERNELS,
@@ -38,8 +38,8 @@ def kernels() -> dict[str, Callable[..., Any]]:
         **triangles.KERNELS,
     }
     return {
-        name: _outside_graphs(name, one) if name.partition(".")[0] in _USE_THE_HOST else one
-        for name, one in found.items()
+        name: _outside_graphs(name, kernel) if name.partition(".")[0] in _USE_THE_HOST else kernel
+        for name, kernel in kernels_by_name.items()
     }
 
 

@@ -34,10 +34,10 @@ def solve_in_place(
 def solve(a: Any, b: Any, upper: bool, transposed: bool = False, unit: bool = False) -> Any:
     """Return the solution for matrices whose batches broadcast, in their own type."""
     shape = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    left = batches.work_on(a, shape)
-    right = batches.work_on(b, shape)
-    solve_in_place(left, right, upper, transposed, unit)
-    return batches.give_back(right, b, (*shape, *b.shape[-2:]))
+    matrices = batches.work_on(a, shape)
+    right_sides = batches.work_on(b, shape)
+    solve_in_place(matrices, right_sides, upper, transposed, unit)
+    return batches.give_back(right_sides, b, (*shape, *b.shape[-2:]))
 
 
 def _solve_triangular(

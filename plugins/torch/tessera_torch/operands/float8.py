@@ -45,8 +45,10 @@ def as_bytes(tensor: Any) -> Any:
 
 def only_type(arguments: Any) -> Any:
     """Return the type of 8-bit floats that all floats among arguments have, or None."""
-    tensors = [one for one in tree_leaves(arguments) if isinstance(one, torch.Tensor)]
-    floats = {one.dtype for one in tensors if one.is_floating_point() or one.is_complex()}
+    tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    floats = {
+        tensor.dtype for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()
+    }
     dtype = floats.pop() if len(floats) == 1 else None
     return dtype if dtype in TYPES else None
 
@@ -59,9 +61,9 @@ def as_bytes_within(arguments: Any) -> Any:
 def as_floats_within(results: Any, dtype: Any) -> Any:
     """Return results of bytes as 8-bit floats of a type."""
 
-    def view(one: Any) -> Any:
-        is_bytes = isinstance(one, torch.Tensor) and one.dtype == torch.uint8
-        return one.view(dtype) if is_bytes else one
+    def view(leaf: Any) -> Any:
+        is_bytes = isinstance(leaf, torch.Tensor) and leaf.dtype == torch.uint8
+        return leaf.view(dtype) if is_bytes else leaf
 
     return tree_map(view, results)
 

@@ -59,7 +59,7 @@ def with_out_types(name: str, overload: Any, compute: Callable[..., Any]) -> Cal
     base = name.partition(".")[0]
     written = [argument for argument in overload._schema.arguments if argument.is_out]
     is_free = base in _CONVERTED or base in _CHECKED_BY_PYTORCH
-    if not written or is_free or any(str(one.type) != "Tensor" for one in written):
+    if not written or is_free or any(str(output.type) != "Tensor" for output in written):
         return compute
     return _Checked(base, overload, compute)
 
@@ -117,7 +117,7 @@ class _Checked:
         inputs = signature.without_targets(full)
         if self._base in _OF_DATA:
             return _OF_DATA[self._base](inputs)
-        key = tuple(_kind(one) for one in inputs)
+        key = tuple(_kind(argument) for argument in inputs)
         if key not in self._types:
             try:
                 dtypes = infer(Signature(signature.functional), inputs)
@@ -142,10 +142,12 @@ def _widen(signature: Signature, inputs: Sequence[Any], target: Any) -> Any:
     return target.copy_(numbers)
 
 
-def _kind(one: Any) -> Any:
-    if isinstance(one, torch.Tensor):
-        return one.dtype
-    return tuple(_kind(x) for x in one) if isinstance(one, (list, tuple)) else repr(one)
+def _kind(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return argument.dtype
+    return (
+        tuple(_kind(x) for x in argument) if isinstance(argument, (list, tuple)) else repr(argument)
+    )
 
 
 def _title(dtype: Any) -> str:

@@ -14,21 +14,21 @@ _HALF: Final = frozenset({torch.float16, torch.bfloat16})
 _NARROW: Final = _HALF | float8.TYPES
 
 
-def common_type(given: Arguments) -> Any:
+def common_type(arguments: Arguments) -> Any:
     """Return the narrow float to which type promotion brings all operands, or None.
 
     Tensors with dimensions decide first, then those without, then Python's numbers.
     """
-    scalars = [one for one in given.numbers if isinstance(one, torch.Tensor)]
-    flat = [one for one in given.tensors if not one.dim()]
-    for tensors in ([one for one in given.tensors if one.dim()], [*flat, *scalars]):
-        if any(one.is_complex() for one in tensors):
+    scalars = [number for number in arguments.numbers if isinstance(number, torch.Tensor)]
+    flat = [tensor for tensor in arguments.tensors if not tensor.dim()]
+    for tensors in ([tensor for tensor in arguments.tensors if tensor.dim()], [*flat, *scalars]):
+        if any(tensor.is_complex() for tensor in tensors):
             return None
-        floats = {one.dtype for one in tensors if one.is_floating_point()}
+        floats = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
         if floats:
             dtype = floats.pop()
             return dtype if not floats and dtype in _NARROW else None
-    has_float = any(isinstance(one, float) for one in given.numbers)
+    has_float = any(isinstance(number, float) for number in arguments.numbers)
     default = torch.get_default_dtype()
     return default if has_float and default in _NARROW else None
 
@@ -36,13 +36,13 @@ def common_type(given: Arguments) -> Any:
 class Operands:
     """How the operands of one kernel are brought to the types that its formula takes."""
 
-    def __init__(self, signature: Signature, given: Arguments, dtypes: Sequence[Any]) -> None:
+    def __init__(self, signature: Signature, arguments: Arguments, dtypes: Sequence[Any]) -> None:
         """Prepare a kernel. Raises RuntimeError for a parameter beyond the tensors' type."""
-        self._given = given
-        self._types = [one.dtype for one in given.tensors]
+        self._given = arguments
+        self._types = [tensor.dtype for tensor in arguments.tensors]
         self._common = None
         self._constants: dict[int, Any] = {}
-        self._rounded = [False] * len(given.numbers)
+        self._rounded = [False] * len(arguments.numbers)
         self._operator = ""
         if signature.functional is None:
             return
@@ -50,17 +50,19 @@ class Operands:
         operator = self._operator = schema.name.partition("::")[2]
         names = [argument.name for argument in schema.arguments]
         self._result = dtypes[0]
-        self._is_by_number = len(given.spec) > 1 and given.spec[1] == "n"
-        self._mode = dict(zip(names, given.spec, strict=True)).get("rounding_mode", ("c", None))[1]
-        common = common_type(given)
+        self._is_by_number = len(arguments.spec) > 1 and arguments.spec[1] == "n"
+        self._mode = dict(zip(names, arguments.spec, strict=True)).get(
+            "rounding_mode", ("c", None)
+        )[1]
+        common = common_type(arguments)
         if common is None or not operand_rules.has_promoted_operands(operator):
             return
         self._common = common
         self._rounded = [
             place >= 0 and operand_rules.rounds_number(operator, names[place])
-            for place in given.places
+            for place in arguments.places
         ]
-        for i, kind in enumerate(given.spec):
+        for i, kind in enumerate(arguments.spec):
             if not isinstance(kind, tuple) or type(kind[1]) not in (int, float):
                 continue
             if operand_rules.rounds_parameter(operator, names[i]):
@@ -71,19 +73,21 @@ class Operands:
     def rebuild(self, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         """Return the formula's arguments; tensors of 8-bit floats are given as bytes."""
         decoded = [
-            float8.decode(one, dtype) if dtype in float8.TYPES else one
-            for one, dtype in zip(tensors, self._types, strict=True)
+            float8.decode(tensor, dtype) if dtype in float8.TYPES else tensor
+            for tensor, dtype in zip(tensors, self._types, strict=True)
         ]
         if self._common is None:
             return self._given.rebuild(decoded, numbers)
         from tessera_torch.operands.narrowing import narrow
 
         loaded = [
-            one if dtype in (torch.bool, self._common) else narrow(one, self._common)
-            for one, dtype in zip(decoded, self._types, strict=True)
+            tensor if dtype in (torch.bool, self._common) else narrow(tensor, self._common)
+            for tensor, dtype in zip(decoded, self._types, strict=True)
         ]
         pairs = zip(numbers, self._rounded, strict=True)
-        brought = [narrow(one, self._common) if is_rounded else one for one, is_rounded in pairs]
+        brought = [
+            narrow(number, self._common) if is_rounded else number for number, is_rounded in pairs
+        ]
         arguments = self._given.rebuild(loaded, brought)
         for i, value in self._constants.items():
             arguments[i] = value
@@ -125,17 +129,17 @@ class Operands:
         return square * single if exponent == 3 else 1.0 / square
 
 
-def check_float8(signature: Signature, given: Arguments) -> None:
+def check_float8(signature: Signature, arguments: Arguments) -> None:
     """Raise NotImplementedError if PyTorch has no kernel of an operator for 8-bit floats."""
     if signature.functional is None:
         return
     operator = signature.functional._schema.name.partition("::")[2]
     if operator in operand_rules.OF_8_BIT_FLOATS or operator in operand_rules.MOVES:
         return
-    for one in given.tensors:
-        if one.dtype in float8.TYPES:
+    for tensor in arguments.tensors:
+        if tensor.dtype in float8.TYPES:
             raise NotImplementedError(
-                f"\"{operator}_cuda\" not implemented for '{title(one.dtype)}'"
+                f"\"{operator}_cuda\" not implemented for '{title(tensor.dtype)}'"
             )
 
 

@@ -53,10 +53,10 @@ class _Shape:
 
 
 def _check(name: str, *tensors: Any) -> None:
-    for one in tensors:
-        if one.dtype not in _TYPES:
+    for tensor in tensors:
+        if tensor.dtype not in _TYPES:
             raise Unsupported(name, tensors, "convolutions need floating point")
-    if len({one.dtype for one in tensors}) > 1:
+    if len({tensor.dtype for tensor in tensors}) > 1:
         first, second = tensors[0].dtype, tensors[1].dtype
         raise RuntimeError(f"Input type ({first}) and weight type ({second}) should be the same")
 
@@ -171,10 +171,10 @@ def _convolution(
     counts.CALLS["convolution"] += 1
     if torch._C._get_tracing_state() is not None:
         # torch.jit.trace records not this operator, but the one that PyTorch's kernel calls.
-        given = x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+        operands = x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
         cudnn = torch.backends.cudnn
         flags = cudnn.benchmark, cudnn.deterministic, cudnn.enabled, cudnn.allow_tf32
-        return torch.ops.aten._convolution.default(*given, *flags)
+        return torch.ops.aten._convolution.default(*operands, *flags)
     _check("convolution", x, weight)
     rank = x.dim() - 2
     _check_ranks(x, weight)

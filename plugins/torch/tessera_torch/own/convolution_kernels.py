@@ -43,11 +43,11 @@ def gather_product(
         i2, in2 = _place(p2[:, None], t2[None, :], a2, b2, c2, v2, xw)
         valid = in0 & in1 & in2 & (m[:, None] < rows) & (k[None, :] < depth)
         source = images[:, None] + channel[None, :] * xc + i0 * x0 + i1 * x1 + i2 * x2
-        left = tl.load(source, mask=valid, other=0)
+        x_tile = tl.load(source, mask=valid, other=0)
         weights = group * wg + channel * wi + t0 * w0 + t1 * w1 + t2 * w2
         inside = (k[:, None] < depth) & (n[None, :] < outer)
-        right = tl.load(w + weights[:, None] + n[None, :] * wo, mask=inside, other=0)
-        total = tl.dot(left, right, total, input_precision="ieee", out_dtype=accumulator)
+        w_tile = tl.load(w + weights[:, None] + n[None, :] * wo, mask=inside, other=0)
+        total = tl.dot(x_tile, w_tile, total, input_precision="ieee", out_dtype=accumulator)
     place = image.to(tl.int64) * on + p0 * o0 + p1 * o1 + p2 * o2
     target = out + place[:, None] + (group * outer + n)[None, :] * oc
     inside = (m[:, None] < rows) & (n[None, :] < outer)
@@ -81,7 +81,7 @@ def weight_product(
         image = (k // (ow * oh * od)).to(tl.int64)
         source = image * gn + p0 * g0 + p1 * g1 + p2 * g2
         inside = (m[:, None] < outer) & (k[None, :] < positions)
-        left = tl.load(
+        g_tile = tl.load(
             g + source[None, :] + (group * outer + m)[:, None] * gc, mask=inside, other=0
         )
         i0, in0 = _place(p0[:, None], t0[None, :], a0, b0, c0, 1, xd)
@@ -89,8 +89,8 @@ def weight_product(
         i2, in2 = _place(p2[:, None], t2[None, :], a2, b2, c2, 1, xw)
         valid = in0 & in1 & in2 & (k[:, None] < positions) & (n[None, :] < columns)
         place = image[:, None] * xn + channel[None, :] * xc + i0 * x0 + i1 * x1 + i2 * x2
-        right = tl.load(x + place, mask=valid, other=0)
-        total = tl.dot(left, right, total, input_precision="ieee", out_dtype=accumulator)
+        x_tile = tl.load(x + place, mask=valid, other=0)
+        total = tl.dot(g_tile, x_tile, total, input_precision="ieee", out_dtype=accumulator)
     target = out + (group * outer + m)[:, None].to(tl.int64) * columns + n[None, :]
     inside = (m[:, None] < outer) & (n[None, :] < columns)
     tl.store(target, total.to(out.dtype.element_ty), mask=inside)

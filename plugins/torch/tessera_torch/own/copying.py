@@ -26,16 +26,16 @@ def upload(table: Any, device: Any, dtype: Any = None) -> Any:
     A captured copy reads its source at each replay, so the source is page-locked and kept. Equal
     tables share one source.
     """
-    given = table if dtype is None else table.to(dtype)
-    if given.is_cuda or not torch.cuda.is_current_stream_capturing():
-        return given.to(device)
-    given = given.contiguous()
-    key = (given.dtype, tuple(given.shape), given.view(-1).view(torch.uint8).numpy().tobytes())
+    source = table if dtype is None else table.to(dtype)
+    if source.is_cuda or not torch.cuda.is_current_stream_capturing():
+        return source.to(device)
+    source = source.contiguous()
+    key = (source.dtype, tuple(source.shape), source.view(-1).view(torch.uint8).numpy().tobytes())
     with _UPLOADS:
         if key not in _CAPTURED:
-            _CAPTURED[key] = given.pin_memory()
-        kept = _CAPTURED[key]
-    return kept.to(device, non_blocking=True)
+            _CAPTURED[key] = source.pin_memory()
+        pinned_source = _CAPTURED[key]
+    return pinned_source.to(device, non_blocking=True)
 
 
 _COPY: Final = Operator("copy_", frozenset())  # within a device, as an element-wise operation

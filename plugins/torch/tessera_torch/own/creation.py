@@ -44,7 +44,7 @@ def _arange(start: Any, end: Any, step: Any = 1, *, out: Any) -> Any:
         raise RuntimeError("step must be nonzero")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if all(isinstance(one, int) for one in (start, end, step)):
+    if all(isinstance(number, int) for number in (start, end, step)):
         count = -((start - end) // step)
     else:
         size = (end - start) / step
@@ -97,7 +97,7 @@ def _fill_between(out: Any, start: Any, end: Any, steps: int, dtype: Any) -> Any
     inner = dtype if dtype.is_floating_point else torch.float32
     first, last = ends[0, 0].to(inner), ends[1, 0].to(inner)
     step = (last - first) / torch.tensor(steps - 1, dtype=inner, device="cpu")
-    numbers = [_bits(float(one)) for one in (first, last, step)]
+    numbers = [_bits(float(number)) for number in (first, last, step)]
     target = out if out.is_contiguous() else torch.empty_like(out).contiguous()
     kinds = (inner in _NARROW, inner != torch.float64, not out.is_floating_point())
     launch(between, (-(-steps // _BLOCK),), out.device, target, *numbers, steps, *kinds, _BLOCK)
@@ -144,12 +144,12 @@ def _triangle(upper: bool) -> Any:
         device: Any = None, pin_memory: Any = None,
     ) -> Any:  # fmt: skip
         counts.CALLS["triu_indices" if upper else "tril_indices"] += 1
-        ones = torch.ones((row, col), dtype=torch.bool, device=device)
-        mask = ones.triu(offset) if upper else ones.tril(offset)
+        full_mask = torch.ones((row, col), dtype=torch.bool, device=device)
+        mask = full_mask.triu(offset) if upper else full_mask.tril(offset)
         below = offset - 1 if upper else offset
         size = sum(min(max(i + below + 1, 0), col) for i in range(row))
-        found = positions(mask.reshape(-1), row * col - size if upper else size)
-        pairs = torch.stack((found // max(col, 1), found % max(col, 1)))
+        flat_positions = positions(mask.reshape(-1), row * col - size if upper else size)
+        pairs = torch.stack((flat_positions // max(col, 1), flat_positions % max(col, 1)))
         return pairs.to(dtype or torch.int64)
 
     return compute

@@ -95,11 +95,11 @@ def with_alerts(name: str, overload: Any, compute: Callable[..., Any]) -> Callab
 
     def compute_with_alert(*arguments: Any, **keywords: Any) -> Any:
         if torch.are_deterministic_algorithms_enabled():
-            found = always
+            alert = always
             if sometimes is not None:
-                found = sometimes({**dict(zip(names, arguments, strict=False)), **keywords})
-            if found is not None:
-                _alert(found)
+                alert = sometimes({**dict(zip(names, arguments, strict=False)), **keywords})
+            if alert is not None:
+                _alert(alert)
         return compute(*arguments, **keywords)
 
     return compute_with_alert
@@ -144,7 +144,7 @@ def with_order(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
         result = self if name == "index_add_" else self.clone()
         places = (*(None,) * (dim % rank), index.reshape(-1))
         added = source if alpha == 1 else source * alpha
-        view, added = (one.view(1) if not one.dim() else one for one in (result, added))
+        view, added = (tensor.view(1) if not tensor.dim() else tensor for tensor in (result, added))
         torch.ops.aten.index_put_.default(view, places, added, True)
         return _answer(name, result, **out)
 

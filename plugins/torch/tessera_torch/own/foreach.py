@@ -12,12 +12,12 @@ _KEYS: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
 
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return a kernel for each list operator that has one for CUDA and one for the CPU."""
-    found = {}
+    kernels_by_name = {}
     for full in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"):
         name = full.removeprefix("aten::")
         if name.startswith("_foreach_"):
-            found[name] = _forward(name)
-    return found
+            kernels_by_name[name] = _forward(name)
+    return kernels_by_name
 
 
 def _forward(name: str) -> Callable[..., Any]:

@@ -61,22 +61,22 @@ class Guarded:
 
         key = _key(full)
         with self._lock:
-            found = self._layouts.get(key, _UNKNOWN)
-        if found is not _UNKNOWN:
-            return found
+            layouts = self._layouts.get(key, _UNKNOWN)
+        if layouts is not _UNKNOWN:
+            return layouts
         form = Signature(signature.functional) if signature.writes else signature
         try:
             results = infer_results(form, signature.without_targets(full))
-            found = tuple(_layout(one) for one in results)
+            layouts = tuple(_layout(output) for output in results)
         except NotInferred:
-            found = None
+            layouts = None
         except (RuntimeError, AssertionError) as err:
             raise _error(err) from None
         with self._lock:
             if len(self._layouts) >= _KEPT:
                 self._layouts.clear()
-            self._layouts[key] = found
-        return found
+            self._layouts[key] = layouts
+        return layouts
 
 
 def _layout(result: Any) -> Any:
@@ -88,10 +88,10 @@ def _layout(result: Any) -> Any:
 
 def _key(full: Sequence[Any]) -> Any:
     return tuple(
-        (one.dtype, one.device, tuple(one.shape), one.stride())
-        if isinstance(one, torch.Tensor)
-        else repr(one)
-        for one in full
+        (argument.dtype, argument.device, tuple(argument.shape), argument.stride())
+        if isinstance(argument, torch.Tensor)
+        else repr(argument)
+        for argument in full
     )
 
 

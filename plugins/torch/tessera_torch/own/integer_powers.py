@@ -33,11 +33,11 @@ def with_integers(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
 def _raise(base: Any, exponent: Any, kind: torch.dtype) -> Any:
     """Return powers modulo 2 to the type's bits; of negative ones the integer part, as PyTorch."""
     base, exponent = torch.broadcast_tensors(base.to(kind), exponent.to(kind))
-    result, factor, left = torch.ones_like(base), base, exponent.clamp(min=0)
-    for _ in range(int(left.max()).bit_length() if left.numel() else 0):
-        result = torch.where((left & 1) == 1, result * factor, result)
+    result, factor, remaining_exponent = torch.ones_like(base), base, exponent.clamp(min=0)
+    for _ in range(int(remaining_exponent.max()).bit_length() if remaining_exponent.numel() else 0):
+        result = torch.where((remaining_exponent & 1) == 1, result * factor, result)
         factor = factor * factor
-        left = left >> 1
+        remaining_exponent = remaining_exponent >> 1
     if not kind.is_signed:
         return result
     signs = 1 - 2 * (exponent & 1)

@@ -24,11 +24,13 @@ def _with_skips(compute: Callable[..., None]) -> Callable[..., None]:
             if not found_inf.item():
                 compute(*lists, **keywords)
         else:
-            copies = [[one.clone() for one in tensors] for tensors in lists]
+            copies = [[tensor.clone() for tensor in tensors] for tensors in lists]
             compute(*copies, **keywords)
             for tensors, changed in zip(lists, copies, strict=True):
-                for one, new in zip(tensors, changed, strict=True):
-                    one.copy_(torch.where(found_inf.to(one.device) != 0, one, new))
+                for tensor, updated_tensor in zip(tensors, changed, strict=True):
+                    tensor.copy_(
+                        torch.where(found_inf.to(tensor.device) != 0, tensor, updated_tensor)
+                    )
 
     return compute_unless_infinite
 
@@ -37,11 +39,11 @@ def _captures() -> bool:
     return bool(torch.cuda.is_current_stream_capturing())
 
 
-def _number(given: Any) -> Any:
+def _number(number: Any) -> Any:
     """Return a number, or a tensor of it while a graph is captured."""
-    if isinstance(given, torch.Tensor) and given.is_cuda and _captures():
-        return given.to(torch.float64)
-    return float(given)
+    if isinstance(number, torch.Tensor) and number.is_cuda and _captures():
+        return number.to(torch.float64)
+    return float(number)
 
 
 def _add(target: Any, part: Any, factor: Any) -> None:
@@ -102,8 +104,10 @@ def _sgd(
     maximize: bool, is_first_step: bool, grad_scale: Any = None,
 ) -> None:  # fmt: skip
     counts.CALLS["_fused_sgd_"] += 1
-    given = _prepare_gradients(parameters, gradients, weight_decay, maximize, grad_scale)
-    for i, parameter, gradient in given:
+    prepared_gradients = _prepare_gradients(
+        parameters, gradients, weight_decay, maximize, grad_scale
+    )
+    for i, parameter, gradient in prepared_gradients:
         if momentum:
             if is_first_step:
                 momenta[i].copy_(gradient)
@@ -119,8 +123,10 @@ def _adagrad(
     maximize: bool, grad_scale: Any = None,
 ) -> None:  # fmt: skip
     counts.CALLS["_fused_adagrad_"] += 1
-    given = _prepare_gradients(parameters, gradients, weight_decay, maximize, grad_scale)
-    for i, parameter, gradient in given:
+    prepared_gradients = _prepare_gradients(
+        parameters, gradients, weight_decay, maximize, grad_scale
+    )
+    for i, parameter, gradient in prepared_gradients:
         rate = _number(lr) / (1 + (_number(steps[i]) - 1) * lr_decay)
         sums[i].addcmul_(gradient, gradient)
         _add(parameter, gradient / (sums[i].sqrt() + eps), -rate)

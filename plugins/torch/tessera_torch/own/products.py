@@ -50,8 +50,8 @@ def _forward(name: str) -> Callable[..., Any]:
     return compute
 
 
-def _shares(one: Any, other: Any) -> bool:
-    return bool(one.data_ptr() == other.data_ptr())
+def _shares(first: Any, second: Any) -> bool:
+    return bool(first.data_ptr() == second.data_ptr())
 
 
 def _forward_out(name: str) -> Callable[..., Any]:

@@ -54,7 +54,9 @@ def reserve_on_device(device: Any, advance: int) -> tuple[Any, Any]:
     seed, offset, inside, is_captured = reserve(device, None, advance)
     if is_captured:
         return seed.reshape(()).clone(), offset.reshape(()) + inside
-    return tuple(torch.full((), one, dtype=torch.int64, device=device) for one in (seed, offset))
+    return tuple(
+        torch.full((), number, dtype=torch.int64, device=device) for number in (seed, offset)
+    )
 
 
 def draw_of_state(shape: Any, seed: Any, offset: Any) -> Any:
@@ -233,8 +235,8 @@ def _check_integer(name: str, value: int, dtype: Any) -> None:
     """Raise RuntimeError if a type of integers lacks a bound."""
     if dtype.is_floating_point:
         return
-    least = 0 if dtype == torch.bool else torch.iinfo(dtype).min
-    if not least <= value <= _largest(dtype):
+    minimum = 0 if dtype == torch.bool else torch.iinfo(dtype).min
+    if not minimum <= value <= _largest(dtype):
         type_ = "unsigned char" if dtype == torch.uint8 else str(dtype).removeprefix("torch.")
         raise RuntimeError(f"{name} is out of bounds for {type_}")
 
@@ -250,11 +252,11 @@ def _remainder(bits: Any, span: int) -> Any:
     if span == 2**64:
         return bits
     if span >= 2**63:  # the quotient is 0 or 1; an unsigned order is the signed one of x - 2**63
-        least = -(2**63)
-        return torch.where((bits ^ least) < span - 2**63, bits, bits - _signed(span))
+        minimum = -(2**63)
+        return torch.where((bits ^ minimum) < span - 2**63, bits, bits - _signed(span))
     half = ((bits >> 1) & (2**63 - 1)) % span  # twice this may need 64 bits
-    rest = span - half
-    even = torch.where(half >= rest, half - rest, half + half) + (bits & 1)
+    complement = span - half
+    even = torch.where(half >= complement, half - complement, half + half) + (bits & 1)
     return torch.where(even == span, 0, even)
 
 
@@ -290,13 +292,13 @@ def _randperm_out(n: int, *, generator: Any = None, out: Any) -> Any:
     return out.copy_(torch.argsort(keys))
 
 
-def _check_probabilities(given: Any) -> None:
+def _check_probabilities(probabilities: Any) -> None:
     """Raise RuntimeError for wrong ones; a graph that is captured cannot read them."""
-    if not given.numel() or torch.cuda.is_current_stream_capturing():
+    if not probabilities.numel() or torch.cuda.is_current_stream_capturing():
         return
-    if not bool(((given >= 0) & given.isfinite()).all()):
+    if not bool(((probabilities >= 0) & probabilities.isfinite()).all()):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if not bool((given.sum(-1) > 0).all()):
+    if not bool((probabilities.sum(-1) > 0).all()):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
 
 
@@ -327,15 +329,15 @@ def _multinomial(
     shape = (*self.shape[:-1], num_samples)
     points = torch.empty(shape, dtype=self.dtype, device=self.device)
     _uniform(points, generator=generator)
-    found = torch.searchsorted(total, points * total[..., -1:], right=True)
-    return found.clamp_(max=self.shape[-1] - 1)
+    samples = torch.searchsorted(total, points * total[..., -1:], right=True)
+    return samples.clamp_(max=self.shape[-1] - 1)
 
 
 def _multinomial_out(
     self: Any, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any
 ) -> Any:
-    found = _multinomial(self, num_samples, replacement, generator=generator)
-    return out.resize_(found.shape).copy_(found)
+    samples = _multinomial(self, num_samples, replacement, generator=generator)
+    return out.resize_(samples.shape).copy_(samples)
 
 
 def _native_dropout(self: Any, p: float, train: bool | None) -> tuple[Any, Any]:

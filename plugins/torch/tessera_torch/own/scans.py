@@ -15,8 +15,8 @@ def _helper(name: str) -> Callable[..., Any]:
 
     def scan(self: Any, values: Any, indices: Any, dim: int) -> None:
         counts.CALLS[f"_{name}_helper"] += 1
-        found, places = compute(self, dim)
-        values.copy_(found)
+        scanned_values, places = compute(self, dim)
+        values.copy_(scanned_values)
         indices.copy_(places)
 
     return scan
@@ -30,8 +30,10 @@ def _logcumsumexp(self: Any, dim: int) -> Any:
         return result
     count, step = self.shape[dim], 1
     while step < count:
-        rest = count - step
-        sums = torch.logaddexp(result.narrow(dim, step, rest), result.narrow(dim, 0, rest))
+        remaining_count = count - step
+        sums = torch.logaddexp(
+            result.narrow(dim, step, remaining_count), result.narrow(dim, 0, remaining_count)
+        )
         result = torch.cat((result.narrow(dim, 0, step), sums), dim)
         step *= 2
     return result

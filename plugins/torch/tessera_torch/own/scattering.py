@@ -40,8 +40,8 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
         if operation in ("amax", "amin"):
             raise Unsupported("scatter", (target, source), "complex numbers have no order")
         pairs = torch.stack((places * 2, places * 2 + 1), -1)
-        given = torch.view_as_real(resolve(source.to(target.dtype).expand(places.shape)))
-        _combine(torch.view_as_real(target), pairs, given, operation)
+        source_pairs = torch.view_as_real(resolve(source.to(target.dtype).expand(places.shape)))
+        _combine(torch.view_as_real(target), pairs, source_pairs, operation)
         return
     if operation != "set" and (
         target.dtype not in _ATOMIC
@@ -117,33 +117,41 @@ def _reduce(target: Any, places: Any, source: Any, combine: Callable[[Any, Any],
 def _places(target: Any, dim: int, index: Any) -> Any:
     """Return the distances in elements of ``target[..., index, ...]`` from its first element."""
     places = index * (target.stride(dim) if target.dim() else 1)
-    for other in range(index.dim()):
-        if other == dim:
+    for axis in range(index.dim()):
+        if axis == dim:
             continue
         shape = [1] * index.dim()
-        shape[other] = index.shape[other]
-        steps = torch.arange(index.shape[other], device=index.device) * target.stride(other)
+        shape[axis] = index.shape[axis]
+        steps = torch.arange(index.shape[axis], device=index.device) * target.stride(axis)
         places = places + steps.view(shape)
     return places.to(torch.int64)
 
 
 def _check_shapes(target: Any, dim: int, index: Any, source: Any) -> None:
     """Raise RuntimeError if an index has more elements than its target or its source."""
-    given = source if isinstance(source, torch.Tensor) and source.dim() else None
-    ranks = {max(one.dim(), 1) for one in (target, index, given) if one is not None}
+    source_tensor = source if isinstance(source, torch.Tensor) and source.dim() else None
+    ranks = {
+        max(tensor.dim(), 1) for tensor in (target, index, source_tensor) if tensor is not None
+    }
     if len(ranks) > 1:
-        other = "self" if max(target.dim(), 1) != max(index.dim(), 1) else "src"
+        operand_name = "self" if max(target.dim(), 1) != max(index.dim(), 1) else "src"
         raise RuntimeError(
-            f"Index tensor must have the same number of dimensions as {other} tensor"
+            f"Index tensor must have the same number of dimensions as {operand_name} tensor"
         )
     dim %= max(target.dim(), 1)
     is_large = any(
         index.shape[i] > target.shape[i] for i in range(target.dim()) if i != dim and index.dim()
     )
-    if given is not None and any(n > m for n, m in zip(index.shape, given.shape, strict=False)):
+    if source_tensor is not None and any(
+        n > m for n, m in zip(index.shape, source_tensor.shape, strict=False)
+    ):
         is_large = True
     if is_large:
-        src = "" if given is None else f" and to be no larger size than src {list(given.shape)}"
+        src = (
+            ""
+            if source_tensor is None
+            else f" and to be no larger size than src {list(source_tensor.shape)}"
+        )
         raise RuntimeError(
             f"Expected index {list(index.shape)} to be no larger than self {list(target.shape)}"
             f" apart from dimension {dim}{src}"
@@ -193,10 +201,10 @@ def _reduce_into(
         _scatter_into(target, dim, index, start, "set")
     if reduce != "mean":
         return _scatter_into(target, dim, index, source, reduce)
-    ones = torch.ones(index.shape, dtype=target.dtype, device=target.device)
+    increments = torch.ones(index.shape, dtype=target.dtype, device=target.device)
     number = torch.ones_like(target) if include_self else torch.zeros_like(target)
     _scatter_into(target, dim, index, source, "sum")
-    _scatter_into(number, dim, index, ones, "sum")
+    _scatter_into(number, dim, index, increments, "sum")
     number.clamp_(min=1)
     if target.is_floating_point():
         return target.div_(number)
@@ -248,16 +256,16 @@ def _check_mask(mask: Any, shape: Sequence[int], place: int) -> None:
 
 def _expand(indices: Sequence[Any], shape: Sequence[int]) -> list[Any]:
     """Return one tensor of integers, or None, for each dimension."""
-    found: list[Any] = []
-    for one in indices:
-        if one is None:
-            found.append(None)
-        elif one.dtype in (torch.bool, torch.uint8):
-            _check_mask(one, shape, len(found))
-            found.extend(one.nonzero().unbind(1))
+    expanded_indices: list[Any] = []
+    for index in indices:
+        if index is None:
+            expanded_indices.append(None)
+        elif index.dtype in (torch.bool, torch.uint8):
+            _check_mask(index, shape, len(expanded_indices))
+            expanded_indices.extend(index.nonzero().unbind(1))
         else:
-            found.append(one)
-    return found + [None] * (len(shape) - len(found))
+            expanded_indices.append(index)
+    return expanded_indices + [None] * (len(shape) - len(expanded_indices))
 
 
 def _index_put(
@@ -265,8 +273,14 @@ def _index_put(
 ) -> Any:
     counts.CALLS["index_put"] += 1
     if self.is_complex():  # pairs of real numbers have one more dimension, which no index takes
-        given = resolve(values.to(device=self.device, dtype=self.dtype))
-        _index_put(torch.view_as_real(self), indices, torch.view_as_real(given), accumulate, unsafe)
+        resolved_values = resolve(values.to(device=self.device, dtype=self.dtype))
+        _index_put(
+            torch.view_as_real(self),
+            indices,
+            torch.view_as_real(resolved_values),
+            accumulate,
+            unsafe,
+        )
         return self
     chosen = _expand(indices, self.shape)
     if len(chosen) > self.dim():
@@ -275,23 +289,31 @@ def _index_put(
         )
     check_apart(self, (values, *indices))
     check_positions(self, chosen)
-    indexed = [i for i, one in enumerate(chosen) if one is not None]
+    indexed = [i for i, index in enumerate(chosen) if index is not None]
     if not indexed:
         return self.add_(values) if accumulate else self.copy_(values.expand(self.shape))
     tensors = torch.broadcast_tensors(*(chosen[i].to(self.device) for i in indexed))
     together = indexed[-1] - indexed[0] == len(indexed) - 1
     lead = [i for i in range(self.dim()) if chosen[i] is None and together and i < indexed[0]]
-    rest = [i for i in range(self.dim()) if chosen[i] is None and i not in lead]
-    shape = [*(self.shape[i] for i in lead), *tensors[0].shape, *(self.shape[i] for i in rest)]
+    trailing_dims = [i for i in range(self.dim()) if chosen[i] is None and i not in lead]
+    shape = [
+        *(self.shape[i] for i in lead),
+        *tensors[0].shape,
+        *(self.shape[i] for i in trailing_dims),
+    ]
     places = torch.zeros((), dtype=torch.int64, device=self.device)
-    for i, one in zip(indexed, tensors, strict=True):
-        wrapped = torch.where(one < 0, one + self.shape[i], one).to(torch.int64)
+    for i, index in zip(indexed, tensors, strict=True):
+        wrapped = torch.where(index < 0, index + self.shape[i], index).to(torch.int64)
         places = places + wrapped * self.stride(i)
-    places = places.view(*tensors[0].shape, *[1] * len(rest))
-    for order, i in enumerate((*lead, *rest)):
-        after = len(shape) - order - 1 if order < len(lead) else len(rest) - (order - len(lead)) - 1
+    places = places.view(*tensors[0].shape, *[1] * len(trailing_dims))
+    for order, i in enumerate((*lead, *trailing_dims)):
+        later_dim_count = (
+            len(shape) - order - 1
+            if order < len(lead)
+            else len(trailing_dims) - (order - len(lead)) - 1
+        )
         steps = torch.arange(self.shape[i], device=self.device) * self.stride(i)
-        places = places + steps.view(-1, *[1] * after)
+        places = places + steps.view(-1, *[1] * later_dim_count)
     values = values.to(self.device)
     if values.dtype != self.dtype:
         raise RuntimeError(
@@ -315,10 +337,12 @@ def _index(self: Any, indices: Sequence[Any]) -> Any:
 
     Indices may be on the CPU.
     """
-    masks = [one for one in indices if one is not None and one.dtype in (torch.bool, torch.uint8)]
+    masks = [
+        index for index in indices if index is not None and index.dtype in (torch.bool, torch.uint8)
+    ]
     chosen = _expand(indices, self.shape) if masks else indices
     check_positions(self, chosen)
-    return _INDEX(self, [one if one is None else one.to(self.device) for one in chosen])
+    return _INDEX(self, [index if index is None else index.to(self.device) for index in chosen])
 
 
 def _index_out(self: Any, indices: Sequence[Any], *, out: Any) -> Any:

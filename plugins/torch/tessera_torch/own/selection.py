@@ -30,18 +30,20 @@ def positions(mask: Any, size: int | None = None) -> Any:
 
 def _nonzero(self: Any) -> Any:
     counts.CALLS["nonzero"] += 1
-    found = positions((self != 0).reshape(-1))
-    result = torch.empty((self.dim(), found.numel()), dtype=torch.int64, device=self.device)
+    flat_positions = positions((self != 0).reshape(-1))
+    result = torch.empty(
+        (self.dim(), flat_positions.numel()), dtype=torch.int64, device=self.device
+    )
     for dimension in reversed(range(self.dim())):
         size = self.shape[dimension]
-        result[dimension] = found % size
-        found = found // size
+        result[dimension] = flat_positions % size
+        flat_positions = flat_positions // size
     return result.t()
 
 
 def _nonzero_out(self: Any, *, out: Any) -> Any:
-    found = _nonzero(self)
-    return resize(out, found.shape).copy_(found)
+    coordinates = _nonzero(self)
+    return resize(out, coordinates.shape).copy_(coordinates)
 
 
 def _masked_select(self: Any, mask: Any) -> Any:
@@ -49,13 +51,13 @@ def _masked_select(self: Any, mask: Any) -> Any:
     if mask.dtype != torch.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shapes(mask.shape, self.shape)
-    found = positions(mask.expand(shape).reshape(-1) != 0)
-    return self.expand(shape).reshape(-1).index_select(0, found)
+    flat_positions = positions(mask.expand(shape).reshape(-1) != 0)
+    return self.expand(shape).reshape(-1).index_select(0, flat_positions)
 
 
 def _masked_select_out(self: Any, mask: Any, *, out: Any) -> Any:
-    found = _masked_select(self, mask)
-    return resize(out, found.shape).copy_(found)
+    elements = _masked_select(self, mask)
+    return resize(out, elements.shape).copy_(elements)
 
 
 def _runs(fresh: Any, count: int, want_inverse: bool, want_counts: bool) -> tuple[Any, Any, Any]:

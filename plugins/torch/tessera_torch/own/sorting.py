@@ -95,10 +95,10 @@ def _sort(
     return _in_layout_of(self, self.gather(dim, order)), _in_layout_of(self, order)
 
 
-def _in_layout_of(given: Any, one: Any) -> Any:
+def _in_layout_of(template: Any, tensor: Any) -> Any:
     """Return a tensor with the strides that the input's shape and layout lead to."""
-    arranged = torch.empty_like(given, dtype=one.dtype)
-    return one if one.stride() == arranged.stride() else arranged.copy_(one)
+    arranged = torch.empty_like(template, dtype=tensor.dtype)
+    return tensor if tensor.stride() == arranged.stride() else arranged.copy_(tensor)
 
 
 def sort_plain(self: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
@@ -199,8 +199,8 @@ def _mode(self: Any, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def _into(targets: tuple[Any, ...], results: tuple[Any, ...]) -> tuple[Any, ...]:
-    for target, one in zip(targets, results, strict=True):
-        resize(target, one.shape).copy_(one)
+    for target, output in zip(targets, results, strict=True):
+        resize(target, output.shape).copy_(output)
     return targets
 
 

@@ -54,12 +54,12 @@ def _nearest(name: str, forward: str) -> Callable[..., Any]:
     def compute(gradient: Any, output: Any, input: Any, *scales: Any) -> Any:  # noqa: A002
         counts.CALLS[name] += 1
         sizes = list(input[2:])
-        given = list(scales) or [None] * len(sizes)
+        scale_list = list(scales) or [None] * len(sizes)
         places = [
-            read(torch.arange(size, dtype=torch.float64).view(1, 1, size), [wanted], scale)
+            read(torch.arange(size, dtype=torch.float64).view(1, 1, size), [output_size], scale)
             .view(-1)
             .to(torch.int64)
-            for size, wanted, scale in zip(sizes, output, given, strict=True)
+            for size, output_size, scale in zip(sizes, output, scale_list, strict=True)
         ]
         return _in_single(lambda one: _gather_along(one, places, sizes), gradient)
 
@@ -82,20 +82,20 @@ def _replication(name: str, rank: int) -> Callable[..., Any]:
 
 
 def _all() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
+    kernels_by_name: dict[str, Callable[..., Any]] = {}
     for rank in (2, 3):
         for kind, indices_at in (("adaptive", 2), ("fractional", 4)):
             name = f"{kind}_max_pool{rank}d_backward"
-            found |= both(name, f"{name}.grad_input", _pool(name, rank, indices_at))
+            kernels_by_name |= both(name, f"{name}.grad_input", _pool(name, rank, indices_at))
     name = "max_pool3d_with_indices_backward"
-    found |= both(name, f"{name}.grad_input", _pool(name, 3, 7))
+    kernels_by_name |= both(name, f"{name}.grad_input", _pool(name, 3, 7))
     for rank in (1, 2, 3):
         for kind in ("upsample_nearest", "_upsample_nearest_exact"):
             name = f"{kind}{rank}d_backward"
-            found |= both(name, f"{name}.grad_input", _nearest(name, f"{kind}1d"))
+            kernels_by_name |= both(name, f"{name}.grad_input", _nearest(name, f"{kind}1d"))
         name = f"replication_pad{rank}d_backward"
-        found |= both(name, f"{name}.grad_input", _replication(name, rank))
-    return found
+        kernels_by_name |= both(name, f"{name}.grad_input", _replication(name, rank))
+    return kernels_by_name
 
 
 KERNELS: Final = _all()

@@ -32,7 +32,7 @@ def _only_launches(source: str) -> bool:
     passed: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _name(node.func).endswith(".run"):
-            passed.update(id(one) for one in node.args)
+            passed.update(id(argument) for argument in node.args)
     return all(
         _is_known(node, id(node) in passed) for node in ast.walk(tree) if isinstance(node, ast.Call)
     )

@@ -30,42 +30,50 @@ def describe(
         key.append(tuple(keywords))
         kinds = [*kinds[: len(arguments)], *(kinds_by_name[name] for name in keywords)]
         arguments = [*arguments, *keywords.values()]
-    for one, kind in zip(arguments, kinds, strict=False):
-        if isinstance(one, _Tensor):
-            place = one.get_device()
+    for argument, kind in zip(arguments, kinds, strict=False):
+        if isinstance(argument, _Tensor):
+            place = argument.get_device()
             if place >= 0:
-                tensors.append(one)
-                key += (one.dtype, one.shape, one.stride(), place, one.data_ptr() & 15)
+                tensors.append(argument)
+                key += (
+                    argument.dtype,
+                    argument.shape,
+                    argument.stride(),
+                    place,
+                    argument.data_ptr() & 15,
+                )
                 continue
-            if one.dim():
+            if argument.dim():
                 return None
-            numbers.append(one.item())
-            key.append((one.dtype, None))
-        elif one is None:
+            numbers.append(argument.item())
+            key.append((argument.dtype, None))
+        elif argument is None:
             key.append(None)
-        elif not _add_value(one, kind, key, tensors, numbers):
+        elif not _add_value(argument, kind, key, tensors, numbers):
             return None
     if len(tensors) == 2:
         if tensors[0] is tensors[1]:
             key.append("same")
     elif len(tensors) > 2:
-        ids = [id(one) for one in tensors]
+        ids = [id(tensor) for tensor in tensors]
         if len(set(ids)) < len(ids):
-            key.append(tuple(ids.index(one) for one in ids))
+            key.append(tuple(ids.index(identity) for identity in ids))
     return tuple(key), tensors, numbers
 
 
-def _add_value(one: Any, kind: int, key: list[Any], tensors: list[Any], numbers: list[Any]) -> bool:
+def _add_value(
+    argument: Any, kind: int, key: list[Any], tensors: list[Any], numbers: list[Any]
+) -> bool:
     """Add an argument that is no tensor; return whether a call with it can be repeated."""
-    if one.__class__ in _SCALARS:
-        if is_number(one, kind):
-            numbers.append(one)
-            key.append(one.__class__)
+    if argument.__class__ in _SCALARS:
+        if is_number(argument, kind):
+            numbers.append(argument)
+            key.append(argument.__class__)
         else:
-            key.append((one.__class__, _constant(one)))
-    elif isinstance(one, (list, tuple)):
-        key.append(len(one))
-        for item in one:
+            key.append((argument.__class__, _constant(argument)))
+    elif isinstance(argument, (list, tuple)):
+        key.append(len(argument))
+        for item in argument:
             if not isinstance(item, _Tensor):
                 key.append(item)
                 continue
@@ -75,17 +83,19 @@ def _add_value(one: Any, kind: int, key: list[Any], tensors: list[Any], numbers:
             tensors.append(item)
             key += (item.dtype, item.shape, item.stride(), place, item.data_ptr() & 15)
     else:
-        key.append(one)
-    return one.__class__ is not complex
+        key.append(argument)
+    return argument.__class__ is not complex
 
 
-def is_number(one: Any, kind: int) -> bool:
+def is_number(argument: Any, kind: int) -> bool:
     """Return whether ``describe`` returns an argument as a number."""
-    if isinstance(one, torch.Tensor):
-        return not one.is_cuda
-    return one.__class__ in (int, float) and (kind == RUN_TIME or (kind == ALPHA and one != 1))
+    if isinstance(argument, torch.Tensor):
+        return not argument.is_cuda
+    return argument.__class__ in (int, float) and (
+        kind == RUN_TIME or (kind == ALPHA and argument != 1)
+    )
 
 
-def _constant(one: Any) -> Any:
+def _constant(number: Any) -> Any:
     """Return a number as it distinguishes keys: -0.0 equals 0.0, and a NaN not itself."""
-    return one if one and one == one else repr(one)
+    return number if number and number == number else repr(number)

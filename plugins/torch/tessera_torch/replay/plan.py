@@ -85,8 +85,8 @@ class _Writer:
     def __init__(self, tensors: Sequence[Any], places: Sequence[int]) -> None:
         self._places = list(places)
         self._names: dict[int, str] = {}
-        for i, one in enumerate(tensors):
-            self._names.setdefault(id(one), f"t[{i}]")
+        for i, tensor in enumerate(tensors):
+            self._names.setdefault(id(tensor), f"t[{i}]")
         self._tensors = tensors
         self._device = tensors[0].get_device() if tensors else -1
         self._kept: list[Any] = []  # ids are of living objects
@@ -101,7 +101,7 @@ class _Writer:
         }
 
     def write(self, events: Sequence[Event], results: Any, written: Sequence[Any]) -> Replay:
-        if any(one.get_device() != self._device for one in self._tensors):
+        if any(tensor.get_device() != self._device for tensor in self._tensors):
             raise NotRepeatable
         self._lines.append("if device() != place: return not_repeated")
         self._check_overlap(written)
@@ -117,10 +117,10 @@ class _Writer:
         if isinstance(event, Launch):
             if event.launcher is None:
                 raise NotRepeatable
-            passed = ", ".join(self._argument(one) for one in event.arguments)
+            passed = ", ".join(self._argument(argument) for argument in event.arguments)
             self._lines.append(f"{self._keep(event.launcher)}({passed}, stream=s)")
             return
-        values = ", ".join(self._keep(one) for one in event.arguments)
+        values = ", ".join(self._keep(argument) for argument in event.arguments)
         if isinstance(event, Allocation):
             line = f"allocate({values})"
         else:
@@ -130,18 +130,18 @@ class _Writer:
         self._names[id(event.result)] = name
         self._lines.append(f"{name} = {line}")
 
-    def _argument(self, one: Any) -> str:
-        if isinstance(one, torch.Tensor):
-            return self._tensor(one)
-        place = getattr(one, "place", None)
+    def _argument(self, argument: Any) -> str:
+        if isinstance(argument, torch.Tensor):
+            return self._tensor(argument)
+        place = getattr(argument, "place", None)
         if place in self._places:
             return f"n[{self._places.index(place)}]"
-        if not isinstance(one, (int, float)):
+        if not isinstance(argument, (int, float)):
             raise NotRepeatable
-        return self._keep(one)
+        return self._keep(argument)
 
-    def _tensor(self, one: Any) -> str:
-        name = self._names.get(id(one))
+    def _tensor(self, tensor: Any) -> str:
+        name = self._names.get(id(tensor))
         if name is None:
             raise NotRepeatable
         return name
@@ -151,33 +151,33 @@ class _Writer:
         self._scope[name] = value
         return name
 
-    def _result(self, one: Any) -> str:
-        if one is None:
+    def _result(self, output: Any) -> str:
+        if output is None:
             return "None"
-        if isinstance(one, torch.Tensor):
-            return self._tensor(one)
-        if not isinstance(one, (list, tuple)):
+        if isinstance(output, torch.Tensor):
+            return self._tensor(output)
+        if not isinstance(output, (list, tuple)):
             raise NotRepeatable
-        inner = "".join(f"{self._result(x)}, " for x in one)
-        return f"[{inner}]" if isinstance(one, list) else f"({inner})"
+        inner = "".join(f"{self._result(x)}, " for x in output)
+        return f"[{inner}]" if isinstance(output, list) else f"({inner})"
 
     def _check_overlap(self, written: Sequence[Any]) -> None:
         """Let tensors that are written be apart from all others, or equal to them."""
         if not written:
             return
-        distinct = list({id(one): one for one in self._tensors}.values())
-        for i, one in enumerate(distinct):
-            self._lines.append(f"p{i} = {self._tensor(one)}.data_ptr()")
-            self._lines.append(f"e{i} = p{i} + {_bytes(one)}")
-        places = {id(one): i for i, one in enumerate(distinct)}
+        distinct = list({id(tensor): tensor for tensor in self._tensors}.values())
+        for i, tensor in enumerate(distinct):
+            self._lines.append(f"p{i} = {self._tensor(tensor)}.data_ptr()")
+            self._lines.append(f"e{i} = p{i} + {_bytes(tensor)}")
+        places = {id(tensor): i for i, tensor in enumerate(distinct)}
         for target in written:
             if id(target) not in places:
                 raise NotRepeatable
             i = places[id(target)]
-            for j, other in enumerate(distinct):
+            for j, neighbour in enumerate(distinct):
                 if i != j:
-                    same = f"p{i} != p{j} and " if _laid_alike(target, other) else ""
-                    test = f"{same}p{i} < e{j} and p{j} < e{i}"
+                    inequality = f"p{i} != p{j} and " if _laid_alike(target, neighbour) else ""
+                    test = f"{inequality}p{i} < e{j} and p{j} < e{i}"
                     self._lines.append(f"if {test}: return not_repeated")
 
 
@@ -197,19 +197,21 @@ def _free_early(lines: Sequence[str]) -> list[str]:
     return freed
 
 
-def _laid_alike(one: Any, other: Any) -> bool:
+def _laid_alike(first: Any, second: Any) -> bool:
     return bool(
-        one.dtype == other.dtype and one.shape == other.shape and one.stride() == other.stride()
+        first.dtype == second.dtype
+        and first.shape == second.shape
+        and first.stride() == second.stride()
     )
 
 
-def _bytes(one: Any) -> int:
+def _bytes(tensor: Any) -> int:
     """Return the length of the memory from a tensor's first element to its last."""
-    steps = zip(one.shape, one.stride(), strict=True)
-    return int((1 + sum((n - 1) * s for n, s in steps)) * one.element_size())
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return int((1 + sum((n - 1) * s for n, s in steps)) * tensor.element_size())
 
 
 @functools.lru_cache(maxsize=1024)
 def _compile(text: str) -> types.CodeType:
     module = compile(text, "<replay>", "exec")
-    return next(one for one in module.co_consts if isinstance(one, types.CodeType))
+    return next(constant for constant in module.co_consts if isinstance(constant, types.CodeType))

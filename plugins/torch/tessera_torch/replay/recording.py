@@ -76,24 +76,27 @@ class Recorder:
             self._events = None
             return kernel.run(passed)
         events: list[Event] = [
-            Allocation(one, (tuple(one.shape), one.stride(), one.dtype)) for one in fresh
+            Allocation(tensor, (tuple(tensor.shape), tensor.stride(), tensor.dtype))
+            for tensor in fresh
         ]
         numbers = iter(places)
-        given = []
-        for one in passed:
-            if isinstance(one, torch.Tensor) and not one.is_cuda:
-                value = one.item()
+        recorded_arguments = []
+        for argument in passed:
+            if isinstance(argument, torch.Tensor) and not argument.is_cuda:
+                value = argument.item()
                 if isinstance(value, (bool, complex)):
                     return kernel.run(passed)
-                given.append(_Standin(value, next(numbers)))
+                recorded_arguments.append(_Standin(value, next(numbers)))
             else:
-                given.append(one)
+                recorded_arguments.append(argument)
         scope = dict(function.__globals__)
         for name in function.__code__.co_names:
             if hasattr(scope.get(name), "_cached_launcher"):
                 scope[name] = _Kernel(scope[name], events)
         _record_calls(scope, events)
-        results = types.FunctionType(function.__code__, scope)(kernel.run.compiled_fn_runner, given)
+        results = types.FunctionType(function.__code__, scope)(
+            kernel.run.compiled_fn_runner, recorded_arguments
+        )
         self._events = events
         return results
 

@@ -9,8 +9,8 @@ from tessera_torch import counts
 from tessera_torch.sparse.coordinates import build, check_sizes, flat_places, multiply, sample
 
 
-def _is_sparse(one: Any) -> bool:
-    return isinstance(one, torch.Tensor) and one.layout == torch.sparse_coo
+def _is_sparse(operand: Any) -> bool:
+    return isinstance(operand, torch.Tensor) and operand.layout == torch.sparse_coo
 
 
 def _add(self: Any, other: Any, alpha: Any = 1) -> Any:
@@ -28,31 +28,31 @@ def _add(self: Any, other: Any, alpha: Any = 1) -> Any:
         )
     other = _with_sparse_dims(other, self.sparse_dim())
     values = other._values().to(dtype)
-    both = torch.cat((self._values().to(dtype), values if alpha == 1 else values * alpha))
+    joined_values = torch.cat((self._values().to(dtype), values if alpha == 1 else values * alpha))
     indices = torch.cat((self._indices(), other._indices()), 1)
-    result = build(indices, both, self.shape)
+    result = build(indices, joined_values, self.shape)
     return result.coalesce() if self.is_coalesced() and other.is_coalesced() else result
 
 
-def _with_sparse_dims(one: Any, sparse_dim: int) -> Any:
-    return one if one.sparse_dim() == sparse_dim else one.to_dense().to_sparse(sparse_dim)
+def _with_sparse_dims(tensor: Any, sparse_dim: int) -> Any:
+    return tensor if tensor.sparse_dim() == sparse_dim else tensor.to_dense().to_sparse(sparse_dim)
 
 
-def _add_to_dense(dense: Any, other: Any, alpha: Any) -> Any:
+def _add_to_dense(dense: Any, addend: Any, alpha: Any) -> Any:
     """Add to a dense tensor in place."""
-    if dense.shape != other.shape:
+    if dense.shape != addend.shape:
         raise RuntimeError(
             f"add: expected 'self' and 'other' to have same size, but self has size"
-            f" {list(dense.shape)} while other has size {list(other.shape)} (FYI: dense-sparse"
+            f" {list(dense.shape)} while other has size {list(addend.shape)} (FYI: dense-sparse"
             " addition does not currently support broadcasting)"
         )
-    sizes = other.shape[: other.sparse_dim()]
-    values = other._values().to(dense.dtype)
+    sizes = addend.shape[: addend.sparse_dim()]
+    values = addend._values().to(dense.dtype)
     values = values if alpha == 1 else values * alpha
     if not dense.is_contiguous():
-        return dense.add_(other.to_dense().to(dense.dtype), alpha=alpha)
+        return dense.add_(addend.to_dense().to(dense.dtype), alpha=alpha)
     flat = dense.view(sizes.numel(), *dense.shape[len(sizes) :])
-    flat.index_add_(0, flat_places(other._indices(), sizes), values)
+    flat.index_add_(0, flat_places(addend._indices(), sizes), values)
     return dense
 
 
@@ -67,19 +67,21 @@ def _add_in_place(self: Any, other: Any, alpha: Any = 1) -> Any:
 def _check_type(name: str, result: torch.dtype, written: torch.dtype) -> None:
     """Raise RuntimeError, with PyTorch's text, if the written type cannot hold the result's."""
     if not torch.can_cast(result, written):
-        one, other = (
+        result_name, written_name = (
             torch.empty(0, dtype=dtype).type()[len("torch.") : -len("Tensor")]
             for dtype in (result, written)
         )
-        raise RuntimeError(f"Can't convert result type {one} to output {other} in {name} operation")
+        raise RuntimeError(
+            f"Can't convert result type {result_name} to output {written_name} in {name} operation"
+        )
 
 
 def _replace(self: Any, result: Any, name: str) -> Any:
     """Give a sparse tensor the elements of another one. ``name`` is the operation's."""
     _check_type(name, result.dtype, self.dtype)
     values = result._values().to(self.dtype)
-    given = build(result._indices(), values, result.shape)._coalesced_(result.is_coalesced())
-    return self.copy_(given)
+    replacement = build(result._indices(), values, result.shape)._coalesced_(result.is_coalesced())
+    return self.copy_(replacement)
 
 
 def _subtract(self: Any, other: Any, alpha: Any = 1) -> Any:
@@ -112,15 +114,15 @@ def _times(self: Any, other: Any) -> Any:
     second = _with_sparse_dims(other, self.sparse_dim()).coalesce()
     sizes = self.shape[: self.sparse_dim()]
     own = flat_places(first._indices(), sizes)
-    others = flat_places(second._indices(), sizes)
-    if not own.numel() or not others.numel():
-        kept = places = own[:0]
+    second_places = flat_places(second._indices(), sizes)
+    if not own.numel() or not second_places.numel():
+        matches = places = own[:0]
     else:
-        found = torch.searchsorted(others, own).clamp(max=others.numel() - 1)
-        kept = (others.index_select(0, found) == own).nonzero()[:, 0]
-        places = found.index_select(0, kept)
-    values = first._values().index_select(0, kept) * second._values().index_select(0, places)
-    indices = first._indices().index_select(1, kept)
+        candidates = torch.searchsorted(second_places, own).clamp(max=second_places.numel() - 1)
+        matches = (second_places.index_select(0, candidates) == own).nonzero()[:, 0]
+        places = candidates.index_select(0, matches)
+    values = first._values().index_select(0, matches) * second._values().index_select(0, places)
+    indices = first._indices().index_select(1, matches)
     return build(indices, values, self.shape)._coalesced_(True)
 
 
@@ -142,8 +144,8 @@ def _matrices(self: Any, other: Any) -> Any:
     )
     number = (starts[1:] - starts[:-1]).index_select(0, columns)
     owner = torch.repeat_interleave(torch.arange(rows.shape[0], device=self.device), number)
-    before = number.cumsum(0) - number
-    own = torch.arange(owner.shape[0], device=self.device) - before.index_select(0, owner)
+    offsets = number.cumsum(0) - number
+    own = torch.arange(owner.shape[0], device=self.device) - offsets.index_select(0, owner)
     met = starts.index_select(0, columns.index_select(0, owner)) + own
     values = first._values().index_select(0, owner) * second._values().index_select(0, met)
     indices = torch.stack((rows.index_select(0, owner), second._indices()[1].index_select(0, met)))
@@ -175,8 +177,8 @@ def _spread_sum(grad: Any, self: Any, dim: Any) -> Any:
     """Return the gradient of a sum over dimensions: the sum's gradient at each stored element."""
     counts.CALLS["_sparse_sum_backward"] += 1
     dense = grad.to_dense() if _is_sparse(grad) else grad
-    for one in sorted(i % self.dim() for i in dim):
-        dense = dense.unsqueeze(one)
+    for axis in sorted(i % self.dim() for i in dim):
+        dense = dense.unsqueeze(axis)
     values = sample(dense.expand(self.shape), self._indices(), self.sparse_dim())
     return build(self._indices(), values, self.shape)._coalesced_(self.is_coalesced())
 

@@ -36,17 +36,17 @@ def _coalesce(self: Any) -> Any:
     for size in reversed(sizes):
         rows.append(places % size)
         places = places // size
-    kept = torch.stack(rows[::-1]) if rows else indices[:, :1]
-    return build(kept, sums, self.shape)._coalesced_(True)
+    unique_indices = torch.stack(rows[::-1]) if rows else indices[:, :1]
+    return build(unique_indices, sums, self.shape)._coalesced_(True)
 
 
 def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> Any:
     counts.CALLS["_to_dense"] += 1
     values = self._values()
     sparse = self.shape[: self.sparse_dim()]
-    rest = self.shape[self.sparse_dim() :]
+    dense_shape = self.shape[self.sparse_dim() :]
     dense = torch.zeros(
-        (sparse.numel(), *rest), dtype=values.dtype, device=values.device
+        (sparse.numel(), *dense_shape), dtype=values.dtype, device=values.device
     ).index_add(0, flat_places(self._indices(), sparse), values)
     dense = dense.view(self.shape)
     return dense if dtype is None else dense.to(dtype)
@@ -143,16 +143,18 @@ def _index_select(self: Any, dim: int, index: Any) -> Any:
     size = self.shape[dim]
     if index.numel() and not bool(((index >= -size) & (index < size)).all().item()):
         raise IndexError(f"index_select(): index is out of range for dimension {dim}, size {size}")
-    wanted, order = torch.where(index < 0, index + size, index).to(torch.int64).sort(stable=True)
+    sorted_places, order = (
+        torch.where(index < 0, index + size, index).to(torch.int64).sort(stable=True)
+    )
     own = indices[dim].contiguous()
-    begins = torch.searchsorted(wanted, own)
-    times = torch.searchsorted(wanted, own, right=True) - begins
+    begins = torch.searchsorted(sorted_places, own)
+    times = torch.searchsorted(sorted_places, own, right=True) - begins
     element = torch.repeat_interleave(times)
     first = times.cumsum(0) - times
     turn = torch.arange(element.shape[0], device=own.device) - first.index_select(0, element)
-    kept = indices.index_select(1, element)
-    kept[dim] = order.index_select(0, begins.index_select(0, element) + turn)
-    return build(kept, values.index_select(0, element), shape)
+    chosen_indices = indices.index_select(1, element)
+    chosen_indices[dim] = order.index_select(0, begins.index_select(0, element) + turn)
+    return build(chosen_indices, values.index_select(0, element), shape)
 
 
 KERNELS: Final[dict[str, Callable[..., Any]]] = {

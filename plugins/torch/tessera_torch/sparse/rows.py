@@ -13,8 +13,8 @@ def _compress(self: Any, size: int, *, out_int32: bool = False) -> Any:
     """Return where each row begins, for sorted rows."""
     counts.CALLS["_convert_indices_from_coo_to_csr"] += 1
     rows = torch.arange(size + 1, dtype=self.dtype, device=self.device)
-    found = torch.searchsorted(self.contiguous(), rows)
-    return found.to(torch.int32 if out_int32 else torch.int64)
+    row_starts = torch.searchsorted(self.contiguous(), rows)
+    return row_starts.to(torch.int32 if out_int32 else torch.int64)
 
 
 def _expand(
@@ -41,10 +41,10 @@ def _blocks_to_dense(self: Any) -> Any:
     """Return the matrix of compressed rows or columns of blocks; its elements may be tensors."""
     is_by_columns = self.layout == torch.sparse_bsc
     if is_by_columns:
-        begins, others = self.ccol_indices(), self.row_indices()
+        begins, inner_indices = self.ccol_indices(), self.row_indices()
     else:
-        begins, others = self.crow_indices(), self.col_indices()
-    rows, columns = _expand(begins, others, transpose=is_by_columns)
+        begins, inner_indices = self.crow_indices(), self.col_indices()
+    rows, columns = _expand(begins, inner_indices, transpose=is_by_columns)
     values = self.values()
     height, width = values.shape[1:3]
     counts_of_blocks = self.shape[0] // height, self.shape[1] // width
@@ -61,10 +61,10 @@ def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> 
         dense = _blocks_to_dense(self)
         return dense if dtype is None else dense.to(dtype)
     if self.layout == torch.sparse_csr:
-        begins, others = self.crow_indices(), self.col_indices()
+        begins, inner_indices = self.crow_indices(), self.col_indices()
     else:
-        begins, others = self.ccol_indices(), self.row_indices()
-    rows, columns = _expand(begins, others, transpose=self.layout == torch.sparse_csc)
+        begins, inner_indices = self.ccol_indices(), self.row_indices()
+    rows, columns = _expand(begins, inner_indices, transpose=self.layout == torch.sparse_csc)
     values = self.values()
     dense = torch.zeros(self.shape.numel(), dtype=values.dtype, device=values.device)
     dense = dense.index_add(0, rows * self.shape[1] + columns, values).view(self.shape)
@@ -73,12 +73,12 @@ def _to_dense(self: Any, dtype: Any = None, masked_grad: bool | None = None) -> 
 
 def _addmm_out(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any) -> Any:
     counts.CALLS["addmm (sparse rows)"] += 1
-    if all(one.layout == torch.sparse_csr for one in (self, mat1, mat2, out)):
+    if all(tensor.layout == torch.sparse_csr for tensor in (self, mat1, mat2, out)):
         product = _mm(mat1, mat2).to_sparse_coo() * alpha
         result = product if beta == 0 else torch.add(product, self.to_sparse_coo(), alpha=beta)
         result = result.coalesce().to_sparse_csr()
         return out.resize_as_sparse_(result).copy_(result)
-    if any(one.layout != torch.strided for one in (self, out)):
+    if any(tensor.layout != torch.strided for tensor in (self, out)):
         raise NotImplementedError(
             "aten::addmm with a sparse addend or result has no kernel on Tessera's simulated GPU."
             " Use to_dense(), or compute it on the CPU (tensor.cpu())"
@@ -89,8 +89,11 @@ def _addmm_out(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1
         product = multiply(rows, columns, mat1.values(), mat1.shape[0], mat2)
         result = add(self, product, beta, alpha)
     else:
-        both = (one if one.layout == torch.strided else _to_dense(one) for one in (mat1, mat2))
-        result = torch.addmm(self, *both, beta=beta, alpha=alpha)
+        dense_operands = (
+            tensor if tensor.layout == torch.strided else _to_dense(tensor)
+            for tensor in (mat1, mat2)
+        )
+        result = torch.addmm(self, *dense_operands, beta=beta, alpha=alpha)
     return out.resize_(result.shape).copy_(result)
 
 
@@ -130,16 +133,16 @@ def _sum_of_rows(self: Any, other: Any, alpha: Any = 1) -> Any:
             f"aten::add ({self.layout} and {other.layout}) has no kernel on Tessera's simulated"
             " GPU. Use to_dense(), or compute it on the CPU (tensor.cpu())"
         )
-    pair = (one.to_sparse_coo() for one in (self, other))
+    pair = (operand.to_sparse_coo() for operand in (self, other))
     return torch.add(*pair, alpha=alpha).coalesce().to_sparse_csr()
 
 
-def _elements(one: Any) -> tuple[Any, Any]:
+def _elements(matrix: Any) -> tuple[Any, Any]:
     """Return rows and columns of the elements of compressed rows or columns."""
-    if one.layout == torch.sparse_csr:
-        rows, columns = _expand(one.crow_indices(), one.col_indices())
+    if matrix.layout == torch.sparse_csr:
+        rows, columns = _expand(matrix.crow_indices(), matrix.col_indices())
     else:
-        rows, columns = _expand(one.ccol_indices(), one.row_indices(), transpose=True)
+        rows, columns = _expand(matrix.ccol_indices(), matrix.row_indices(), transpose=True)
     return rows, columns
 
 
@@ -147,8 +150,8 @@ def _multiply_blocks(self: Any, dense: Any) -> Any:
     """Return the product of a matrix of blocks and a dense one, block by block."""
     is_by_columns = self.layout == torch.sparse_bsc
     begins = self.ccol_indices() if is_by_columns else self.crow_indices()
-    others = self.row_indices() if is_by_columns else self.col_indices()
-    rows, columns = _expand(begins, others, transpose=is_by_columns)
+    inner_indices = self.row_indices() if is_by_columns else self.col_indices()
+    rows, columns = _expand(begins, inner_indices, transpose=is_by_columns)
     values = self.values()
     height, width = values.shape[1:]
     count = dense.shape[1]
@@ -163,12 +166,12 @@ def _sum(self: Any, dim: Any, keepdim: bool = False, *, dtype: Any = None) -> An
     counts.CALLS["_sparse_csr_sum"] += 1
     if not keepdim:
         raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
-    reduced = {one % 2 for one in dim}
+    reduced = {axis % 2 for axis in dim}
     pair = list(_elements(self))
     shape = list(self.shape)
-    for one in reduced:
-        pair[one] = torch.zeros_like(pair[one])
-        shape[one] = 1
+    for axis in reduced:
+        pair[axis] = torch.zeros_like(pair[axis])
+        shape[axis] = 1
     values = self.values() if dtype is None else self.values().to(dtype)
     return build(torch.stack(pair), values, shape).coalesce().to_sparse_csr()
 
@@ -193,15 +196,15 @@ def _flip(layout: Any) -> Callable[..., Any]:
 def _mm(self: Any, mat2: Any) -> Any:
     counts.CALLS["mm (sparse rows)"] += 1
     check_sizes(self, mat2)
-    known = (torch.sparse_csr, torch.sparse_csc)
-    if mat2.layout == torch.strided and self.layout in known:
+    row_layouts = (torch.sparse_csr, torch.sparse_csc)
+    if mat2.layout == torch.strided and self.layout in row_layouts:
         return multiply(*_elements(self), self.values(), self.shape[0], mat2)
     blocks = (torch.sparse_bsr, torch.sparse_bsc)
     if mat2.layout == torch.strided and self.layout in blocks:
         return _multiply_blocks(self, mat2)
-    if self.layout == torch.strided and mat2.layout in (*known, *blocks):
+    if self.layout == torch.strided and mat2.layout in (*row_layouts, *blocks):
         return _mm(mat2.t(), self.t()).t()
-    if self.layout in known and mat2.layout in known:
+    if self.layout in row_layouts and mat2.layout in row_layouts:
         product = torch.mm(self.to_sparse_coo(), mat2.to_sparse_coo())
         return product.to_sparse_csr()  # as PyTorch's, also of compressed columns
     raise NotImplementedError(

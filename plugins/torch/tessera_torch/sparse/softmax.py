@@ -11,12 +11,12 @@ from tessera_torch.sparse.coordinates import build, flat_places, sample
 
 def _groups(indices: Any, sizes: Any, dim: int) -> tuple[Any, int]:
     """Return for each stored element the number of its row along a sparse dimension."""
-    kept = [i for i in range(len(sizes)) if i != dim]
-    if not kept or not indices.shape[1]:
+    other_dims = [i for i in range(len(sizes)) if i != dim]
+    if not other_dims or not indices.shape[1]:
         return torch.zeros(indices.shape[1], dtype=torch.int64, device=indices.device), 1
-    places = flat_places(indices[kept], [sizes[i] for i in kept])
-    found, group = torch.unique(places, return_inverse=True)
-    return group, found.shape[0]
+    places = flat_places(indices[other_dims], [sizes[i] for i in other_dims])
+    unique_places, group = torch.unique(places, return_inverse=True)
+    return group, unique_places.shape[0]
 
 
 def _sum(values: Any, group: Any, count: int) -> Any:
@@ -31,8 +31,8 @@ def _shifted(values: Any, group: Any, count: int) -> Any:
         (count, *values.shape[1:]), float("-inf"), dtype=values.dtype, device=values.device
     )
     places = group.view(-1, *[1] * (values.dim() - 1)).expand(values.shape)
-    most = low.scatter_reduce(0, places, values, "amax").index_select(0, group)
-    return values - torch.where(most.isfinite(), most, 0)
+    maxima = low.scatter_reduce(0, places, values, "amax").index_select(0, group)
+    return values - torch.where(maxima.isfinite(), maxima, 0)
 
 
 def _softmax(is_log: bool) -> Callable[..., Any]:
@@ -41,8 +41,8 @@ def _softmax(is_log: bool) -> Callable[..., Any]:
         if half_to_float:
             raise RuntimeError("softmax with half to float conversion is not supported on sparse")
         dim %= self.dim()
-        given = self.coalesce()
-        indices, values = given._indices(), given._values()
+        coalesced = self.coalesce()
+        indices, values = coalesced._indices(), coalesced._values()
         if dim >= self.sparse_dim():
             function = torch.log_softmax if is_log else torch.softmax
             result = function(values, dim - self.sparse_dim() + 1)
@@ -61,14 +61,18 @@ def _backward(is_log: bool) -> Callable[..., Any]:
         counts.CALLS["_sparse_softmax_backward_data"] += 1
         dim %= input.dim()
         indices, values = output._indices(), output._values()
-        given = sample(grad_output, indices, output.sparse_dim())
+        stored_gradient = sample(grad_output, indices, output.sparse_dim())
         if dim >= output.sparse_dim():
             place = dim - output.sparse_dim() + 1
-            sums = (given if is_log else given * values).sum(place, keepdim=True)
+            sums = (stored_gradient if is_log else stored_gradient * values).sum(
+                place, keepdim=True
+            )
         else:
             group, count = _groups(indices, output.shape[: output.sparse_dim()], dim)
-            sums = _sum(given if is_log else given * values, group, count)
-        slope = given - values.exp() * sums if is_log else values * (given - sums)
+            sums = _sum(stored_gradient if is_log else stored_gradient * values, group, count)
+        slope = (
+            stored_gradient - values.exp() * sums if is_log else values * (stored_gradient - sums)
+        )
         return build(indices, slope, output.shape)._coalesced_(output.is_coalesced())
 
     return compute

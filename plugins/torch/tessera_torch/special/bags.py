@@ -25,45 +25,47 @@ def _bag(
     count = indices.numel()
     own = torch.arange(count, device=weight.device)
     bags = torch.searchsorted(starts, own, right=True) - 1
-    taken = indices != padding_idx
+    counted_mask = indices != padding_idx
     sizes = torch.zeros(number, dtype=torch.int64, device=weight.device)
-    sizes.index_add_(0, bags, taken.to(torch.int64))
+    sizes.index_add_(0, bags, counted_mask.to(torch.int64))
     rows = weight.index_select(0, indices)
     shape = (number, weight.shape[1])
     if mode == _MAX:
-        result, largest = _maxima(rows, indices, bags, taken, sizes, shape)
+        result, largest = _maxima(rows, indices, bags, counted_mask, sizes, shape)
     else:
         if per_sample_weights is not None:
             rows = rows * per_sample_weights[:, None]
         largest = torch.empty(0, dtype=torch.int64, device=weight.device)
         wide = torch.float32 if weight.dtype in (torch.float16, torch.bfloat16) else weight.dtype
         result = torch.zeros(shape, dtype=wide, device=weight.device)
-        result.index_add_(0, bags, torch.where(taken[:, None], rows, 0).to(wide))
+        result.index_add_(0, bags, torch.where(counted_mask[:, None], rows, 0).to(wide))
         if mode == _MEAN:
             result = result / sizes.clamp(min=1)[:, None]
         result = result.to(weight.dtype)
     return result, bags.to(indices.dtype), sizes.to(indices.dtype), largest.to(indices.dtype)
 
 
-def _maxima(rows: Any, indices: Any, bags: Any, taken: Any, sizes: Any, shape: Any) -> Any:
+def _maxima(rows: Any, indices: Any, bags: Any, counted_mask: Any, sizes: Any, shape: Any) -> Any:
     """Return each bag's largest numbers, and the rows of the weight that have them."""
     count = rows.shape[0]
     places = bags[:, None].expand(rows.shape)
     low = torch.full(shape, float("-inf"), dtype=rows.dtype, device=rows.device)
-    kept = torch.where(taken[:, None], rows, float("-inf"))
-    result = low.scatter_reduce(0, places, kept, "amax")
+    masked_rows = torch.where(counted_mask[:, None], rows, float("-inf"))
+    result = low.scatter_reduce(0, places, masked_rows, "amax")
     own = torch.arange(count, device=rows.device)[:, None].expand(rows.shape)
-    is_largest = taken[:, None] & (rows == result.index_select(0, bags))
+    is_largest = counted_mask[:, None] & (rows == result.index_select(0, bags))
     first = torch.full(shape, count, dtype=torch.int64, device=rows.device)
     first = first.scatter_reduce(0, places, torch.where(is_largest, own, count), "amin")
     has_one = first < count
-    found = indices.to(torch.int64)
+    row_numbers = indices.to(torch.int64)
     if count:
-        found = found.index_select(0, first.clamp(max=count - 1).reshape(-1)).view(shape)
+        row_numbers = row_numbers.index_select(0, first.clamp(max=count - 1).reshape(-1)).view(
+            shape
+        )
     else:
-        found = first
+        row_numbers = first
     result = torch.where((sizes > 0)[:, None], result, 0)
-    return result, torch.where(has_one, found, -1)
+    return result, torch.where(has_one, row_numbers, -1)
 
 
 def _backward(
@@ -74,12 +76,12 @@ def _backward(
     counts.CALLS["_embedding_bag_dense_backward"] += 1
     wide = torch.float32 if grad.dtype in (torch.float16, torch.bfloat16) else grad.dtype
     result = torch.zeros((num_weights, grad.shape[1]), dtype=wide, device=grad.device)
-    given = grad.to(wide)
+    wide_gradient = grad.to(wide)
     if mode == _MAX:
         has_one = maximum_indices >= 0
         places = maximum_indices.to(torch.int64).clamp(min=0)
-        return result.scatter_add_(0, places, torch.where(has_one, given, 0)).to(grad.dtype)
-    rows = given.index_select(0, offset2bag)
+        return result.scatter_add_(0, places, torch.where(has_one, wide_gradient, 0)).to(grad.dtype)
+    rows = wide_gradient.index_select(0, offset2bag)
     if mode == _MEAN:
         rows = rows / bag_size.clamp(min=1).index_select(0, offset2bag)[:, None]
     if per_sample_weights is not None:

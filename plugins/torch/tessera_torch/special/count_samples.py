@@ -26,7 +26,7 @@ def _poisson(self: Any, generator: Any = None) -> Any:
 def _binomial(count: Any, prob: Any, generator: Any = None) -> Any:
     counts.CALLS["binomial"] += 1
     pair = torch.broadcast_tensors(count, prob)
-    wide = tuple(one.to(torch.float64).contiguous() for one in pair)
+    wide = tuple(parameter.to(torch.float64).contiguous() for parameter in pair)
     kernel = sampling_kernels.sample_binomial
     return sample(kernel, wide, generator, _OF_BINOMIAL).to(count.dtype)
 

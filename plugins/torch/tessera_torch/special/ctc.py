@@ -14,7 +14,7 @@ _NONE: Final = float("-inf")
 
 
 def _lengths(lengths: Any) -> list[int]:
-    return [int(one) for one in (lengths.tolist() if torch.is_tensor(lengths) else lengths)]
+    return [int(length) for length in (lengths.tolist() if torch.is_tensor(lengths) else lengths)]
 
 
 def _targets(targets: Any, lengths: Sequence[int], blank: int, device: Any) -> Any:
@@ -32,9 +32,9 @@ def _targets(targets: Any, lengths: Sequence[int], blank: int, device: Any) -> A
 
 def _may_skip(spread: Any) -> Any:
     """Return where a path may come from two places before: no blank, and another class."""
-    before = torch.roll(spread, 2, 1)
+    earlier_labels = torch.roll(spread, 2, 1)
     odd = torch.arange(spread.shape[1], device=spread.device) % 2 == 1
-    skip = odd & (spread != before)
+    skip = odd & (spread != earlier_labels)
     skip[:, :2] = False
     return skip
 
@@ -129,9 +129,9 @@ def _ctc_loss_backward(
         rows = torch.where(place <= 2 * ends, rows, _NONE)
         shares = (log_alpha[:, t] + rows - emitted + neg_log_likelihood[:, None]).exp()
         shares = torch.where(rows == _NONE, 0.0, shares)
-        taken = torch.zeros((batch, classes), dtype=log_probs.dtype, device=device)
-        taken.scatter_add_(1, spread, shares)
-        step = (log_probs[t].exp() - taken) * grad[:, None]
+        class_shares = torch.zeros((batch, classes), dtype=log_probs.dtype, device=device)
+        class_shares.scatter_add_(1, spread, shares)
+        step = (log_probs[t].exp() - class_shares) * grad[:, None]
         result[t] = torch.where(last > t, step, 0.0)
     if zero_infinity:
         result = torch.where(neg_log_likelihood[None, :, None] == float("inf"), 0.0, result)

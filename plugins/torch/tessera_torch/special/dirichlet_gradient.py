@@ -18,7 +18,7 @@ def _compute(x: Any, alpha: Any, total: Any) -> Any:
     counts.CALLS["_dirichlet_grad"] += 1
     shape = torch.broadcast_shapes(x.shape, alpha.shape, total.shape)
     samples, first, both_sums = (
-        one.to(torch.float64).expand(shape).contiguous() for one in (x, alpha, total)
+        tensor.to(torch.float64).expand(shape).contiguous() for tensor in (x, alpha, total)
     )
     out = torch.empty_like(samples)
     if count := out.numel():

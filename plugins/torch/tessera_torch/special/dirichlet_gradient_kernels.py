@@ -44,8 +44,8 @@ def dirichlet_gradient(samples, firsts, seconds, starts, sums, out, count, block
         own += tl.where(low, 1 / (a + n), 0.0)
         slope = log_x + behind - own
         total += factor * slope
-        rest = factor * tl.maximum(tl.abs(slope), 1.0)
-        waiting = tl.max((plain & (rest > tl.abs(total) * _LEAST)).to(tl.int32), 0)
+        remainder = factor * tl.maximum(tl.abs(slope), 1.0)
+        waiting = tl.max((plain & (remainder > tl.abs(total) * _LEAST)).to(tl.int32), 0)
     value = tl.where(low, -total, total)
     nan = float("nan")
     tl.store(out + e, tl.where(plain, value, tl.where(is_bad, nan, 0.0)), mask=inside)

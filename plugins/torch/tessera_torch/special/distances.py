@@ -88,9 +88,9 @@ def _nonzero_static(self: Any, *, size: int, fill_value: int = -1) -> Any:
     counts.CALLS["nonzero_static"] += 1
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
-    found = self.nonzero()[:size]
+    coordinates = self.nonzero()[:size]
     result = torch.full((size, self.dim()), fill_value, dtype=torch.int64, device=self.device)
-    result[: found.shape[0]] = found
+    result[: coordinates.shape[0]] = coordinates
     return result
 
 

@@ -25,26 +25,28 @@ def _log_samples(shape: Any, generator: Any) -> Any:
 
 def _standard_gamma(self: Any, generator: Any = None) -> Any:
     counts.CALLS["_standard_gamma"] += 1
-    least = torch.finfo(self.dtype).tiny
-    return _log_samples(self, generator).exp().clamp(min=least).to(self.dtype)
+    minimum = torch.finfo(self.dtype).tiny
+    return _log_samples(self, generator).exp().clamp(min=minimum).to(self.dtype)
 
 
 def _sample_dirichlet(self: Any, generator: Any = None) -> Any:
     counts.CALLS["_sample_dirichlet"] += 1
     shares = _log_samples(self, generator).softmax(-1)
-    least = torch.finfo(self.dtype).tiny
-    return shares.clamp(least, 1 - torch.finfo(self.dtype).eps / 2).to(self.dtype)
+    minimum = torch.finfo(self.dtype).tiny
+    return shares.clamp(minimum, 1 - torch.finfo(self.dtype).eps / 2).to(self.dtype)
 
 
 def _standard_gamma_grad(self: Any, output: Any) -> Any:
     counts.CALLS["_standard_gamma_grad"] += 1
     pair = torch.broadcast_tensors(self.to(torch.float64), output.to(torch.float64))
-    shapes, samples = (one.contiguous() for one in pair)
+    shapes, samples = (tensor.contiguous() for tensor in pair)
     out = torch.empty_like(samples)
     if count := out.numel():
         kernel, starts = sampling_kernels.gamma_gradient, torch.digamma(shapes + 1)
-        rest = (out, count, _MOST_TERMS, _BLOCK)
-        launch(kernel, (-(-count // _BLOCK),), out.device, shapes, samples, starts, *rest)
+        launch(
+            kernel, (-(-count // _BLOCK),), out.device,
+            shapes, samples, starts, out, count, _MOST_TERMS, _BLOCK,
+        )  # fmt: skip
     return out.to(self.dtype)
 
 

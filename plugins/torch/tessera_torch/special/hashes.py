@@ -33,19 +33,19 @@ def _hash(self: Any, dim: Sequence[int] = (), *, keepdim: bool = False, mode: in
             "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify"
             " the reduction dim with the 'dim' argument."
         )
-    for one in dim if self.dim() else ():
-        if not self.shape[one]:
+    for axis in dim if self.dim() else ():
+        if not self.shape[axis]:
             raise IndexError(
-                f"hash_tensor: Expected reduction dim {one % self.dim()} to have non-zero size."
+                f"hash_tensor: Expected reduction dim {axis % self.dim()} to have non-zero size."
             )
     if self.is_floating_point():
         bits = self.to(torch.float64).contiguous().view(torch.int64)
     else:
         bits = self.to(torch.int64)
-    reduced = sorted({one % max(self.dim(), 1) for one in dim or range(self.dim())})
+    reduced = sorted({axis % max(self.dim(), 1) for axis in dim or range(self.dim())})
     if self.dim():
-        kept = [i for i in range(self.dim()) if i not in reduced]
-        bits = _fold(bits.permute(*kept, *reduced).flatten(len(kept)))
+        other_dims = [i for i in range(self.dim()) if i not in reduced]
+        bits = _fold(bits.permute(*other_dims, *reduced).flatten(len(other_dims)))
     if keepdim:
         for i in reduced if self.dim() else ():
             bits = bits.unsqueeze(i)

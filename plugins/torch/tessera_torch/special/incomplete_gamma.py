@@ -20,9 +20,11 @@ def _compute(name: str, is_upper: bool) -> Callable[[Any, Any], Any]:
         if not dtype.is_floating_point:
             raise NotImplementedError(f"{name} is not implemented for {dtype}")
         device = self.device if self.is_cuda else other.device
-        given = (one if one.dim() else one.to(device) for one in (self, other))
-        pair = torch.broadcast_tensors(*(one.to(torch.float64) for one in given))
-        a, x = (one.contiguous() for one in pair)
+        device_operands = (
+            operand if operand.dim() else operand.to(device) for operand in (self, other)
+        )
+        pair = torch.broadcast_tensors(*(operand.to(torch.float64) for operand in device_operands))
+        a, x = (operand.contiguous() for operand in pair)
         out = torch.empty_like(a)
         if count := out.numel():
             grid = (-(-count // _BLOCK),)

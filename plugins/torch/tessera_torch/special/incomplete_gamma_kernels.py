@@ -70,24 +70,26 @@ def incomplete_gamma(first, second, out, count, upper: tl.constexpr, block: tl.c
     polynomial = ((root / 2835 + 1 / 864) * root - 2 / 135) * root + 1 / 12
     first_of = tl.where(near, polynomial * root - 1 / 3, first_of)
     second_of = -1 / 540 - tl.minimum(tl.maximum(root, -1.0), 1.0) / 288
-    rest = tl.exp(-a0 * square / 2) * (first_of + second_of / a0) / tl.sqrt(6.283185307179586 * a0)
+    correction = (
+        tl.exp(-a0 * square / 2) * (first_of + second_of / a0) / tl.sqrt(6.283185307179586 * a0)
+    )
     scaled = root * tl.sqrt(a0 / 2)
 
     nan = float("nan")
     if upper:
-        expanded = libdevice.erfc(scaled) / 2 + rest
+        expanded = libdevice.erfc(scaled) / 2 + correction
         value = tl.where(low, 1 - below, tl.where(large, expanded, above))
-        least = 1.0
-        most = 0.0
+        lower_limit = 1.0
+        upper_limit = 0.0
     else:
-        expanded = libdevice.erfc(-scaled) / 2 - rest
+        expanded = libdevice.erfc(-scaled) / 2 - correction
         value = tl.where(low, below, tl.where(large, expanded, 1 - above))
-        least = 0.0
-        most = 1.0
+        lower_limit = 0.0
+        upper_limit = 1.0
     value = tl.where(plain, value, nan)
-    value = tl.where((a == 0) & (x > 0), most, value)
+    value = tl.where((a == 0) & (x > 0), upper_limit, value)
     is_above = (a > 0) | (a != a)  # at the ends of x PyTorch ignores a NaN in a
-    value = tl.where(is_above & (x == 0), least, value)
-    value = tl.where(is_above & (a != infinite) & (x == infinite), most, value)
-    value = tl.where((a == infinite) & (x >= 0) & (x < infinite), least, value)
+    value = tl.where(is_above & (x == 0), lower_limit, value)
+    value = tl.where(is_above & (a != infinite) & (x == infinite), upper_limit, value)
+    value = tl.where((a == infinite) & (x >= 0) & (x < infinite), lower_limit, value)
     tl.store(out + e, value, mask=e < count)

@@ -15,29 +15,29 @@ _PER_CHANNEL: Final = _ROUNDING["fake_quantize_per_channel_affine_cachemask"]
 
 def _observe(values: Any, running: tuple[Any, Any], weight: float) -> None:
     """Move the running ranges, a number for each row of the values, towards these."""
-    found = values.amin(-1), values.amax(-1)
-    for kept, new in zip(running, found, strict=True):
-        if kept.numel() != new.numel():
-            kept.resize_(new.shape).fill_(float("inf"))
-        shaped = new.reshape(kept.shape)
-        moved = kept + weight * (shaped - kept)
-        kept.copy_(torch.where(kept.isinf(), shaped, moved))
+    observed_ranges = values.amin(-1), values.amax(-1)
+    for bound, observation in zip(running, observed_ranges, strict=True):
+        if bound.numel() != observation.numel():
+            bound.resize_(observation.shape).fill_(float("inf"))
+        shaped = observation.reshape(bound.shape)
+        moved = bound + weight * (shaped - bound)
+        bound.copy_(torch.where(bound.isinf(), shaped, moved))
 
 
 def _choose(
-    least: Any, most: Any, quant_min: int, quant_max: int, symmetric: bool
+    minimum: Any, maximum: Any, quant_min: int, quant_max: int, symmetric: bool
 ) -> tuple[Any, Any]:
     """Return scale and zero point for ranges, which are on the host in double precision."""
-    least, most = least.clamp(max=0), most.clamp(min=0)
-    both_signs = (least < 0) & (most > 0) & symmetric
+    minimum, maximum = minimum.clamp(max=0), maximum.clamp(min=0)
+    both_signs = (minimum < 0) & (maximum > 0) & symmetric
     half = (quant_max - quant_min) // 2
-    widest = torch.maximum((least / -(half + 1)).abs(), (most / half).abs())
-    least = torch.where(both_signs, -widest * (half + 1), least)
-    most = torch.where(both_signs, widest * half, most)
-    single = ((most - least) / (quant_max - quant_min)).to(torch.float32)
+    widest = torch.maximum((minimum / -(half + 1)).abs(), (maximum / half).abs())
+    minimum = torch.where(both_signs, -widest * (half + 1), minimum)
+    maximum = torch.where(both_signs, widest * half, maximum)
+    single = ((maximum - minimum) / (quant_max - quant_min)).to(torch.float32)
     single = torch.where((single == 0) | (1 / single).isinf(), _LEAST_SCALE, single)
     scale = single.to(torch.float64)  # PyTorch's CUDA kernel keeps the rounded scale
-    low, high = least / scale, most / scale
+    low, high = minimum / scale, maximum / scale
     is_low = abs(quant_min) - low.abs() < abs(quant_max) - high.abs()
     zero = torch.where(is_low, quant_min - low, quant_max - high)
     zero = torch.where(both_signs, (quant_min + quant_max) / 2, zero)
@@ -56,12 +56,12 @@ def _observe_and_round(
         _observe(rows, running, averaging_const)
     if not int(fake_quant_on.item()):
         return self.clone(), torch.ones_like(self, dtype=torch.bool)
-    least, most = (one.to("cpu", torch.float64) for one in running)
-    chosen = _choose(least, most, quant_min, quant_max, symmetric_quant)
-    for target, new in zip((scale, zero_point), chosen, strict=True):
-        if target.numel() != new.numel():
-            target.resize_(new.shape)
-        target.copy_(new.to(target.dtype).reshape(target.shape))
+    minimum, maximum = (bound.to("cpu", torch.float64) for bound in running)
+    chosen = _choose(minimum, maximum, quant_min, quant_max, symmetric_quant)
+    for target, choice in zip((scale, zero_point), chosen, strict=True):
+        if target.numel() != choice.numel():
+            target.resize_(choice.shape)
+        target.copy_(choice.to(target.dtype).reshape(target.shape))
     if per_row_fake_quant:
         return _PER_CHANNEL(self, scale, zero_point, ch_axis, quant_min, quant_max)  # type: ignore[no-any-return]
     return _PER_TENSOR(self, scale, zero_point, fake_quant_on, quant_min, quant_max)  # type: ignore[no-any-return]

@@ -29,14 +29,14 @@ def _check(name: str, tensor: Any, dtype: Any) -> None:
 
 def _check_values(tensor: Any) -> None:
     if tensor.dtype != torch.float32:
-        found = tensor.type().rpartition(".")[2].removesuffix("Tensor")
-        raise RuntimeError(f"Quantize only works on Float Tensor, got {found}")
+        type_name = tensor.type().rpartition(".")[2].removesuffix("Tensor")
+        raise RuntimeError(f"Quantize only works on Float Tensor, got {type_name}")
 
 
 def _check_zero_point(name: str, zero_point: float, dtype: Any) -> None:
-    least, most = _limits(dtype)
-    if not least <= zero_point <= most:
-        bound = "above upper" if zero_point > most else "below lower"
+    minimum, maximum = _limits(dtype)
+    if not minimum <= zero_point <= maximum:
+        bound = "above upper" if zero_point > maximum else "below lower"
         raise RuntimeError(f"{name} zero_point {zero_point} is {bound} bound.")
 
 
@@ -52,14 +52,14 @@ def _integers(quantized: Any) -> Any:
 
 
 def _fill(quantized: Any, integers: Any) -> Any:
-    least, most = _limits(quantized.dtype)
-    kept = _INTEGERS[quantized.dtype]
+    minimum, maximum = _limits(quantized.dtype)
+    storage_type = _INTEGERS[quantized.dtype]
     target = _integers(quantized)
-    if kept is torch.int32:  # a float has no 2147483647
-        wide = integers.to(torch.float64).clamp(least, most)
-        target.copy_(wide.to(torch.int64).to(kept))
+    if storage_type is torch.int32:  # a float has no 2147483647
+        wide = integers.to(torch.float64).clamp(minimum, maximum)
+        target.copy_(wide.to(torch.int64).to(storage_type))
     else:
-        target.copy_(integers.clamp(least, most).to(kept))
+        target.copy_(integers.clamp(minimum, maximum).to(storage_type))
     return quantized
 
 
@@ -83,8 +83,8 @@ def _per_channel(self: Any, scales: Any, zero_points: Any, axis: int, dtype: Any
     _check("quantize_per_channel", self, dtype)
     _check_values(self)
     if zero_points.numel():
-        for one in torch.aminmax(zero_points):
-            _check_zero_point("quantize_tensor_per_channel_affine", one.item(), dtype)
+        for extreme in torch.aminmax(zero_points):
+            _check_zero_point("quantize_tensor_per_channel_affine", extreme.item(), dtype)
     out = torch._empty_per_channel_affine_quantized(
         self.shape, scales=scales, zero_points=zero_points, axis=axis, dtype=dtype,
         device=self.device,

@@ -13,7 +13,7 @@ from tessera_torch import counts
 def _pad(self: Any, padding: float, output_size: Sequence[int] | None = None) -> Any:
     counts.CALLS["to_padded_tensor"] += 1
     parts = self.unbind()
-    sizes = [max(column) for column in zip(*(one.shape for one in parts), strict=True)]
+    sizes = [max(column) for column in zip(*(part.shape for part in parts), strict=True)]
     shape = [len(parts), *sizes]
     if output_size is not None:
         if len(output_size) != len(shape) or any(
@@ -25,14 +25,14 @@ def _pad(self: Any, padding: float, output_size: Sequence[int] | None = None) ->
             )
         shape = list(output_size)
     result = torch.full(shape, padding, dtype=self.dtype, device=self.device)
-    for into, one in zip(result, parts, strict=True):
-        into[tuple(slice(n) for n in one.shape)].copy_(one)
+    for into, part in zip(result, parts, strict=True):
+        into[tuple(slice(n) for n in part.shape)].copy_(part)
     return result
 
 
 def _multiply(self: Any, mat2: Any) -> Any:
     counts.CALLS["bmm (nested)"] += 1
-    pairs = [one.unbind() for one in (self, mat2)]
+    pairs = [operand.unbind() for operand in (self, mat2)]
     if len(pairs[0]) != len(pairs[1]):
         raise RuntimeError(
             f"Expected size for the 1st dimension of 2nd input tensor to be: {len(pairs[0])} but"
@@ -48,9 +48,9 @@ def _cut(padded: Any, cpu_nested_shape_example: Any, fuse_transform_0213: bool =
     if fuse_transform_0213:
         padded = padded.transpose(1, 2).flatten(2)
     if len(sizes) != padded.shape[0] or any(
-        len(one) != padded.dim() - 1
-        or any(n > m for n, m in zip(one, padded.shape[1:], strict=True))
-        for one in sizes
+        len(size) != padded.dim() - 1
+        or any(n > m for n, m in zip(size, padded.shape[1:], strict=True))
+        for size in sizes
     ):
         raise RuntimeError(
             f"_nested_from_padded: a tensor of shape {list(padded.shape)} has no parts of sizes"
@@ -58,7 +58,7 @@ def _cut(padded: Any, cpu_nested_shape_example: Any, fuse_transform_0213: bool =
         )
     parts = zip(padded, sizes, strict=True)
     return torch.nested.as_nested_tensor(
-        [one[tuple(slice(n) for n in size)] for one, size in parts]
+        [part[tuple(slice(n) for n in size)] for part, size in parts]
     )
 
 

@@ -15,8 +15,8 @@ def along(parameter: Any, values: Any, axis: int) -> Any:
     return parameter.reshape(shape)
 
 
-def _check_range(name: str, least: int, most: int) -> None:
-    if least > most:
+def _check_range(name: str, minimum: int, maximum: int) -> None:
+    if minimum > maximum:
         raise RuntimeError(f"{name}: `quant_min` should be less than or equal to `quant_max`.")
 
 
@@ -26,7 +26,7 @@ def _check_zero_point(is_inside: bool) -> None:
 
 
 def _round(
-    values: Any, scale: Any, zero_point: Any, least: int, most: int, *, together: bool = False
+    values: Any, scale: Any, zero_point: Any, minimum: int, maximum: int, *, together: bool = False
 ) -> tuple[Any, Any]:
     """Return the rounded values, and where they are inside the range; halves become even.
 
@@ -37,9 +37,9 @@ def _round(
     scale = torch.as_tensor(scale, dtype=torch.float32)
     scaled = wide * (1 / scale)
     integers = torch.round(scaled + zero_point) if together else torch.round(scaled) + zero_point
-    inside = (integers >= least) & (integers <= most)
+    inside = (integers >= minimum) & (integers <= maximum)
     kind = torch.float64 if together else torch.float32
-    rounded = (integers.clamp(least, most).to(kind) - zero_point) * scale
+    rounded = (integers.clamp(minimum, maximum).to(kind) - zero_point) * scale
     return rounded.to(values.dtype), inside
 
 
@@ -109,12 +109,12 @@ def _trained_channels(
 
 
 def _gradients(
-    grad: Any, self: Any, steps: Any, zeros: Any, least: int, most: int, factor: float
+    grad: Any, self: Any, steps: Any, zeros: Any, minimum: int, maximum: int, factor: float
 ) -> tuple[Any, Any, Any]:
     """Return the gradients of the values, and of scale and zero point for each value."""
     integers = torch.round(self * (1 / steps)) + zeros
-    inside = (integers >= least) & (integers <= most)
-    limited = integers.clamp(least, most)
+    inside = (integers >= minimum) & (integers <= maximum)
+    limited = integers.clamp(minimum, maximum)
     rounded = (limited - zeros) * steps
     of_scale = torch.where(inside, (rounded - self) / steps, limited - zeros)
     of_zero = torch.where(inside, 0, -steps)
@@ -139,10 +139,10 @@ def _channels_backward(
     zeros = _round_zero_point(zero_point, quant_min, quant_max)
     steps, zeros = along(scale, self, axis), along(zeros, self, axis)
     parts = _gradients(grad, self, steps, zeros, quant_min, quant_max, grad_factor)
-    others = [i for i in range(self.dim()) if i != axis % self.dim()]
-    if not others:
+    other_dims = [i for i in range(self.dim()) if i != axis % self.dim()]
+    if not other_dims:
         return parts
-    return parts[0], parts[1].sum(others), parts[2].sum(others)
+    return parts[0], parts[1].sum(other_dims), parts[2].sum(other_dims)
 
 
 KERNELS: Final[dict[str, Callable[..., Any]]] = {

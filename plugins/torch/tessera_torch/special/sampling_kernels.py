@@ -60,11 +60,11 @@ def sample_poisson(
         outside = (k < 0) | ((distance < 0.013) & (v > distance))
         k = tl.where(outside, 0.0, k)
         height = tl.log(v * inverse / (a / (distance * distance) + b))
-        taken = ~outside & (height <= k * log_rate - rate - _log_factorial(k))
-        taken = taken | ((distance >= 0.07) & (v <= squeeze))
-        grown = tl.where(small, value + arrived, tl.where(taken, k, value))
+        is_accepted = ~outside & (height <= k * log_rate - rate - _log_factorial(k))
+        is_accepted = is_accepted | ((distance >= 0.07) & (v <= squeeze))
+        grown = tl.where(small, value + arrived, tl.where(is_accepted, k, value))
         value = tl.where(waiting, grown, value)
-        waiting = waiting & tl.where(small, product > end, ~taken)
+        waiting = waiting & tl.where(small, product > end, ~is_accepted)
     tl.store(out + e, value, mask=e < count)
 
 
@@ -115,10 +115,10 @@ def sample_binomial(
         k = tl.where(outside, 0.0, k)
         height = tl.log(v * scale / (a / (distance * distance) + b))
         bound = top - _log_factorial(k) - _log_factorial(n - k) + (k - mode) * log_odds
-        taken = ~outside & (((distance >= 0.07) & (v <= squeeze)) | (height <= bound))
-        grown = tl.where(small, value + succeeded, tl.where(taken, k, value))
+        is_accepted = ~outside & (((distance >= 0.07) & (v <= squeeze)) | (height <= bound))
+        grown = tl.where(small, value + succeeded, tl.where(is_accepted, k, value))
         value = tl.where(waiting, grown, value)
-        waiting = waiting & tl.where(small, place <= n, ~taken)
+        waiting = waiting & tl.where(small, place <= n, ~is_accepted)
     value = tl.where(plain & flipped, n - value, value)
     tl.store(out + e, value, mask=e < count)
 
@@ -150,19 +150,19 @@ def sample_log_gamma(
         cube = root * root * root
         log_cube = tl.log(tl.where(cube > 0, cube, 1.0))
         bound = 0.5 * normal * normal + d * (1 - cube + log_cube)
-        taken = (cube > 0) & (tl.log(height) < bound)
+        is_accepted = (cube > 0) & (tl.log(height) < bound)
         sample = tl.log(d) + log_cube + tl.where(small, tl.log(boost) / shape, 0.0)
-        value = tl.where(waiting & taken, sample, value)
-        waiting = waiting & ~taken
+        value = tl.where(waiting & is_accepted, sample, value)
+        waiting = waiting & ~is_accepted
     tl.store(out + e, value, mask=e < count)
 
 
 @triton.jit
-def gamma_gradient(shapes, samples, starts, out, count, most, block: tl.constexpr):
+def gamma_gradient(shapes, samples, starts, out, count, term_limit, block: tl.constexpr):
     """Store the derivative of samples x by their shapes a, at a fixed value of the distribution.
 
     It is that of P(a, x) by a, divided by the density; P is the sum of x^(a + k) e^-x / (a + k)!.
-    ``starts`` has the digamma function of a + 1. NaN if ``most`` terms are too few.
+    ``starts`` has the digamma function of a + 1. NaN if ``term_limit`` terms are too few.
     """
     e = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     a = tl.load(shapes + e, mask=e < count, other=1.0)
@@ -176,13 +176,13 @@ def gamma_gradient(shapes, samples, starts, out, count, most, block: tl.constexp
     total = factor * (log_x - own)
     n = 0
     waiting = plain
-    while (tl.max(waiting.to(tl.int32), 0) > 0) & (n < most):
+    while (tl.max(waiting.to(tl.int32), 0) > 0) & (n < term_limit):
         n += 1
         factor = factor * x / (a + n)
         own += 1 / (a + n)
         slope = log_x - own
         total += factor * slope
-        rest = factor * tl.maximum(tl.abs(slope), 1.0)
-        waiting = plain & ((a + n <= x) | (rest > tl.abs(total) * 1e-17))
+        remainder = factor * tl.maximum(tl.abs(slope), 1.0)
+        waiting = plain & ((a + n <= x) | (remainder > tl.abs(total) * 1e-17))
     value = tl.where(plain & ~waiting & (factor < float("inf")), -total, float("nan"))
     tl.store(out + e, value, mask=e < count)

@@ -24,17 +24,17 @@ def _scaled_mm(
 ) -> Any:
     """Return ``(self * scale_a) @ (mat2 * scale_b) + bias``."""
     counts.CALLS["_scaled_mm"] += 1
-    for one in (self, mat2, scale_a, scale_b):
-        if one.dtype not in float8.TYPES | {torch.float32}:
-            raise Unsupported("_scaled_mm", (self, mat2), f"operands of {one.dtype}")
-    left, right = self.float(), mat2.float()
+    for operand in (self, mat2, scale_a, scale_b):
+        if operand.dtype not in float8.TYPES | {torch.float32}:
+            raise Unsupported("_scaled_mm", (self, mat2), f"operands of {operand.dtype}")
+    wide_self, wide_mat2 = self.float(), mat2.float()
     rows, columns = (self.shape[0], 1), (1, mat2.shape[1])
     if scale_a.numel() == scale_b.numel() == 1:
-        product = torch.mm(left, right) * (scale_a.reshape(()) * scale_b.reshape(()))
+        product = torch.mm(wide_self, wide_mat2) * (scale_a.reshape(()) * scale_b.reshape(()))
     elif tuple(scale_a.shape) == rows and tuple(scale_b.shape) == columns:
-        product = torch.mm(left, right) * scale_a * scale_b
+        product = torch.mm(wide_self, wide_mat2) * scale_a * scale_b
     elif scale_a.dim() == scale_b.dim() == 2 and scale_a.dtype == torch.float32:
-        product = torch.mm(left * _spread(scale_a, self), right * _spread(scale_b, mat2))
+        product = torch.mm(wide_self * _spread(scale_a, self), wide_mat2 * _spread(scale_b, mat2))
     else:
         raise Unsupported("_scaled_mm", (self, mat2), "scales of small blocks")
     if bias is not None:

@@ -36,8 +36,8 @@ def _places(data: Any, bounds: Any, axis: int) -> Any:
     own = torch.arange(size, device=data.device).expand(*bounds.shape[:-1], size).contiguous()
     places = torch.searchsorted(bounds[..., 1:].contiguous(), own, right=True)
     places = torch.where(own < bounds[..., :1], count, places)
-    rest = data.dim() - axis - 1
-    return places.view(*places.shape, *[1] * rest).expand(data.shape)
+    trailing_dims = data.dim() - axis - 1
+    return places.view(*places.shape, *[1] * trailing_dims).expand(data.shape)
 
 
 def _reduce(data: Any, places: Any, count: int, axis: int, reduction: str, start: float) -> Any:
@@ -84,9 +84,11 @@ def _backward(
     behind = list(grad.shape)
     behind[axis] = 1
 
-    def spread(one: Any) -> Any:
+    def spread(segment_values: Any) -> Any:
         """Return each element's number of its segment; 0 for elements in none."""
-        wider = torch.cat((one.expand(grad.shape), one.new_zeros(behind)), axis)
+        wider = torch.cat(
+            (segment_values.expand(grad.shape), segment_values.new_zeros(behind)), axis
+        )
         return wider.gather(axis, places)
 
     if reduce == "sum":
@@ -96,12 +98,14 @@ def _backward(
     if reduce == "prod":
         is_zero = data == 0
         start = 1.0 if initial is None else initial
-        others = _reduce(torch.where(is_zero, 1, data), places, count, axis, "prod", start)
+        nonzero_products = _reduce(
+            torch.where(is_zero, 1, data), places, count, axis, "prod", start
+        )
         zeros = spread(_reduce(is_zero.to(data.dtype), places, count, axis, "sum", 0.0))
-        slope = torch.where(is_zero, torch.where(zeros == 1, spread(others), 0), 0)
+        slope = torch.where(is_zero, torch.where(zeros == 1, spread(nonzero_products), 0), 0)
         return spread(grad) * torch.where(zeros == 0, spread(output) / data, slope)
-    found = spread(output)
-    is_chosen = ((data == found) | data.isnan()).to(data.dtype)
+    spread_output = spread(output)
+    is_chosen = ((data == spread_output) | data.isnan()).to(data.dtype)
     number = _reduce(is_chosen, places, count, axis, "sum", 0.0)
     return spread(grad) * is_chosen / spread(number).clamp(min=1)
 

@@ -9,6 +9,6 @@ def wait(duration):
     """Return after so many nanoseconds."""
     timer: tl.constexpr = "mov.u64 $0, %globaltimer;"
     start = tl.inline_asm_elementwise(timer, "=l", [], dtype=tl.int64, is_pure=False, pack=1)
-    now = start
-    while now - start < duration:
-        now = tl.inline_asm_elementwise(timer, "=l", [], dtype=tl.int64, is_pure=False, pack=1)
+    time_ns = start
+    while time_ns - start < duration:
+        time_ns = tl.inline_asm_elementwise(timer, "=l", [], dtype=tl.int64, is_pure=False, pack=1)

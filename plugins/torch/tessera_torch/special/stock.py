@@ -37,8 +37,8 @@ NAMES: Final = (
 def kernels() -> dict[str, Callable[..., Any]]:
     """Return a kernel for each of these operators that PyTorch has for CUDA."""
     registered = set(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))
-    found = {name: _stock(name) for name in NAMES if f"aten::{name}" in registered}
-    return {name: _by_formula(name, one) for name, one in found.items()}
+    kernels_by_name = {name: _stock(name) for name in NAMES if f"aten::{name}" in registered}
+    return {name: _by_formula(name, kernel) for name, kernel in kernels_by_name.items()}
 
 
 def _by_formula(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,19 +58,19 @@ def _by_formula(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
 
 def _stock(name: str) -> Callable[..., Any]:
     native.remember_kernel(name)
-    types = [str(one.type) for one in overload(name)._schema.arguments]
+    types = [str(argument.type) for argument in overload(name)._schema.arguments]
 
     def compute(*arguments: Any, **keywords: Any) -> Any:
         counts.CALLS[name] += 1
-        like = next(one for one in arguments if isinstance(one, torch.Tensor))
-        given = [
-            torch.tensor(one, dtype=torch.result_type(like, one))
-            if kind == "Tensor" and not isinstance(one, torch.Tensor)
-            else one
-            for one, kind in zip(arguments, types, strict=False)
+        like = next(argument for argument in arguments if isinstance(argument, torch.Tensor))
+        converted = [
+            torch.tensor(argument, dtype=torch.result_type(like, argument))
+            if kind == "Tensor" and not isinstance(argument, torch.Tensor)
+            else argument
+            for argument, kind in zip(arguments, types, strict=False)
         ]
         try:
-            return native.call(name, *given, **keywords)
+            return native.call(name, *converted, **keywords)
         except RuntimeError as err:
             text = str(err).strip().partition("\n")[0]
             if not _is_without_kernel(text):
@@ -82,4 +82,4 @@ def _stock(name: str) -> Callable[..., Any]:
 
 
 def _is_without_kernel(text: str) -> bool:
-    return any(one in text for one in ("nvrtc", "NVRTC", "dlopen", "no kernel image"))
+    return any(phrase in text for phrase in ("nvrtc", "NVRTC", "dlopen", "no kernel image"))

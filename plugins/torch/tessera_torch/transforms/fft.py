@@ -35,15 +35,15 @@ def _transform_rows(name: str, rows: Any, sign: int) -> Any:
         return _transform_by_convolution(name, rows, sign)
     (table,) = _POWERS.get(name, rows.device, length)
     source = torch.view_as_real(rows)
-    done, total = 1, rows.numel()
+    part_length, total = 1, rows.numel()
     for radix in radices:
         out = torch.empty_like(source)
         grid = (-(-total // _BLOCK),)
         launch(
             transform_stage, grid, rows.device,
-            source, out, table, total, length, radix, done, float(sign), _BLOCK,
+            source, out, table, total, length, radix, part_length, float(sign), _BLOCK,
         )  # fmt: skip
-        source, done = out, done * radix
+        source, part_length = out, part_length * radix
     return torch.view_as_complex(source)
 
 
@@ -69,14 +69,14 @@ def _transform_by_convolution(name: str, rows: Any, sign: int) -> Any:
     length = rows.shape[-1]
     padded = padded_length(length)
     chirp_real, chirp_imag, filter_real, filter_imag = _CHIRPS.get(name, rows.device, length, sign)
-    real, imag = (one.to(torch.float64) for one in split(rows))
+    real, imag = (part.to(torch.float64) for part in split(rows))
     work = torch.zeros((rows.shape[0], padded), dtype=torch.complex128, device=rows.device)
     parts = torch.view_as_real(work)
     parts[:, :length, 0] = real * chirp_real - imag * chirp_imag
     parts[:, :length, 1] = real * chirp_imag + imag * chirp_real
     real, imag = split(_transform_rows(name, work, 1))
     product = join(real * filter_real - imag * filter_imag, real * filter_imag + imag * filter_real)
-    real, imag = (one[:, :length] / padded for one in split(_transform_rows(name, product, -1)))
+    real, imag = (part[:, :length] / padded for part in split(_transform_rows(name, product, -1)))
     return join(
         real * chirp_real - imag * chirp_imag, real * chirp_imag + imag * chirp_real, rows.dtype
     )
@@ -114,7 +114,7 @@ def _complex_to_complex(self: Any, dim: Sequence[int], normalization: int, forwa
     result = _transform("_fft_c2c", self, dims, 1 if forward else -1)
     if result is self or result.data_ptr() == self.data_ptr():
         result = result.clone()
-    return _scale(result, [self.shape[one] for one in dims], normalization)
+    return _scale(result, [self.shape[axis] for axis in dims], normalization)
 
 
 def _real_to_complex(self: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
@@ -124,7 +124,7 @@ def _real_to_complex(self: Any, dim: Sequence[int], normalization: int, onesided
     result = _transform("_fft_r2c", whole, dims, 1)
     if onesided:
         result = resolve(result.narrow(dims[-1], 0, self.shape[dims[-1]] // 2 + 1))
-    return _scale(result, [self.shape[one] for one in dims], normalization)
+    return _scale(result, [self.shape[axis] for axis in dims], normalization)
 
 
 def _complex_to_real(self: Any, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
@@ -133,14 +133,14 @@ def _complex_to_real(self: Any, dim: Sequence[int], normalization: int, last_dim
     last, count = dims[-1], last_dim_size
     if count < 1:
         raise RuntimeError(f"Invalid number of data points ({count}) specified")
-    kept = count // 2 + 1
-    half = _transform("_fft_c2r", self, dims[:-1], -1).narrow(last, 0, kept)
+    half_count = count // 2 + 1
+    half = _transform("_fft_c2r", self, dims[:-1], -1).narrow(last, 0, half_count)
     real, imag = split(half)
     # The other half of a real signal's transform is the conjugate of this one, reversed.
-    mirrored = [part.narrow(last, 1, count - kept).flip(last) for part in (real, imag)]
+    mirrored = [part.narrow(last, 1, count - half_count).flip(last) for part in (real, imag)]
     whole = join(torch.cat((real, mirrored[0]), last), torch.cat((imag, -mirrored[1]), last))
     result = split(_transform("_fft_c2r", whole, [last], -1))[0].contiguous()
-    return _scale(result, [whole.shape[one] for one in dims], normalization)
+    return _scale(result, [whole.shape[axis] for axis in dims], normalization)
 
 
 KERNELS: Final = {

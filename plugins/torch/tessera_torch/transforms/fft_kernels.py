@@ -6,9 +6,9 @@ import triton.language as tl
 
 @triton.jit
 def transform_stage(
-    source, out, table, total, length, radix, done, sign, block: tl.constexpr
+    source, out, table, total, length, radix, part_length, sign, block: tl.constexpr
 ):  # fmt: skip
-    """Combine ``radix`` transforms of ``done`` numbers each, in rows of ``length`` pairs.
+    """Combine ``radix`` transforms of ``part_length`` numbers each, in rows of ``length`` pairs.
 
     Before the stage a row has, for each q, the transform of x[q], x[q + stride], ...; after it
     ``radix`` times fewer and longer ones (Stockham's order: no permutation is left over).
@@ -18,15 +18,15 @@ def transform_stage(
     inside = i < total
     row = i // length
     place = i % length
-    span = radix * done
+    span = radix * part_length
     group = place // span
     position = place % span
-    within = position % done
+    within = position % part_length
     groups = length // span
     real = tl.zeros((block,), tl.float64)
     imag = tl.zeros((block,), tl.float64)
     for j in range(radix):
-        at = (row * length + (group + groups * j) * done + within) * 2
+        at = (row * length + (group + groups * j) * part_length + within) * 2
         a = tl.load(source + at, mask=inside, other=0).to(tl.float64)
         b = tl.load(source + at + 1, mask=inside, other=0).to(tl.float64)
         power = (j * position % span) * groups * 2

@@ -8,20 +8,20 @@ _LARGEST: Final = 61  # a stage costs its radix for each number
 
 def stages(length: int) -> list[int] | None:
     """Return radices whose product is the length; None if a prime factor is too large."""
-    rest, found = length, []
+    cofactor, radices = length, []
     for radix in _COMBINED:
-        while rest % radix == 0:
-            found.append(radix)
-            rest //= radix
+        while cofactor % radix == 0:
+            radices.append(radix)
+            cofactor //= radix
     factor = 2
-    while factor * factor <= rest:
-        while rest % factor == 0:
-            found.append(factor)
-            rest //= factor
+    while factor * factor <= cofactor:
+        while cofactor % factor == 0:
+            radices.append(factor)
+            cofactor //= factor
         factor += 1
-    if rest > 1:
-        found.append(rest)
-    return None if max(found, default=1) > _LARGEST else found
+    if cofactor > 1:
+        radices.append(cofactor)
+    return None if max(radices, default=1) > _LARGEST else radices
 
 
 def padded_length(length: int) -> int:

@@ -29,24 +29,24 @@ class Tables:
             capturing = torch.cuda.is_current_stream_capturing()
             stream = torch.cuda.current_stream()
             with self._lock:
-                found = self._captured.get((device, *key)) or self._recent.get((device, *key))
-            if found is None:
+                tables = self._captured.get((device, *key)) or self._recent.get((device, *key))
+            if tables is None:
                 if capturing:
                     raise NotImplementedError(
                         f"aten::{name} of length {key[0]} was not computed before the CUDA graph"
                         " that is captured: its tables are copied from the host. Compute it once"
                         " outside of the graph"
                     )
-                found = self._make(device, *key)
+                tables = self._make(device, *key)
                 stream.synchronize()  # other streams read the tables without an event
             with self._lock:
                 if capturing:
-                    self._captured[(device, *key)] = found  # a replay reads them at any time
-                self._recent[(device, *key)] = found
+                    self._captured[(device, *key)] = tables  # a replay reads them at any time
+                self._recent[(device, *key)] = tables
                 self._recent.move_to_end((device, *key))
                 while len(self._recent) > _KEPT:
                     self._recent.popitem(last=False)
             if not capturing:
-                for one in found:
-                    one.record_stream(stream)
-        return found
+                for table in tables:
+                    table.record_stream(stream)
+        return tables

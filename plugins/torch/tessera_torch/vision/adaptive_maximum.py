@@ -33,15 +33,15 @@ def _pool(self: Any, output_size: Sequence[int]) -> tuple[Any, Any]:
         window = window * inner + places.view(shape)
         inside = inside & own.view(shape)
     window, inside = (
-        one.expand(torch.broadcast_shapes(window.shape, inside.shape)).reshape(*output_size, -1)
-        for one in (window, inside)
+        tensor.expand(torch.broadcast_shapes(window.shape, inside.shape)).reshape(*output_size, -1)
+        for tensor in (window, inside)
     )
     elements = self.flatten(-rank).index_select(-1, window.flatten())
     elements = elements.view(*batch, *window.shape)
     lowest = -float("inf") if self.is_floating_point() else torch.iinfo(self.dtype).min
     largest, at = torch.where(inside, elements, lowest).max(-1)
-    found = window.expand(elements.shape).gather(-1, at.unsqueeze(-1)).squeeze(-1)
-    return largest, found
+    flat_positions = window.expand(elements.shape).gather(-1, at.unsqueeze(-1)).squeeze(-1)
+    return largest, flat_positions
 
 
 def _pool_of_rank(rank: int) -> Callable[..., tuple[Any, Any]]:

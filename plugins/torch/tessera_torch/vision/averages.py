@@ -19,9 +19,9 @@ from tessera_torch.vision.adaptive_maximum import adaptive_windows
 _MOST: Final = 25  # elements of a window that Inductor unrolls
 
 
-def _spread(given: Any, rank: int) -> list[int]:
+def _spread(numbers: Any, rank: int) -> list[int]:
     """Return a number for each dimension."""
-    listed = [given] if isinstance(given, int) else list(given)
+    listed = [numbers] if isinstance(numbers, int) else list(numbers)
     return listed * rank if len(listed) == 1 else listed
 
 
@@ -49,22 +49,24 @@ class _Windows:
 
     def sum(self, x: Any, dim: int) -> Any:
         """Return the sum of each window."""
-        after = (self.count - 1) * self.step + self.size - self.inner - self.pad
-        padded = _pad(x, dim, self.pad, max(after, 0))
+        trailing_pad = (self.count - 1) * self.step + self.size - self.inner - self.pad
+        padded = _pad(x, dim, self.pad, max(trailing_pad, 0))
         return padded.unfold(dim, self.size, self.step).narrow(dim, 0, self.count).sum(-1)
 
     def spread(self, gradient: Any, dim: int) -> Any:
         """Return for each element the sum of the windows that contain it."""
         distant = _pad(gradient.unsqueeze(dim + 1), dim + 1, 0, self.step - 1)
         reached = self.count * self.step + self.size - 1
-        rest = max(self.pad + self.inner - reached, 0)
-        padded = _pad(distant.flatten(dim, dim + 1), dim, self.size - 1, self.size - 1 + rest)
+        trailing_pad = max(self.pad + self.inner - reached, 0)
+        padded = _pad(
+            distant.flatten(dim, dim + 1), dim, self.size - 1, self.size - 1 + trailing_pad
+        )
         return padded.unfold(dim, self.size, 1).sum(-1).narrow(dim, self.pad, self.inner)
 
 
-def _pad(x: Any, dim: int, before: int, after: int) -> Any:
-    pads = [0, 0] * (x.dim() - 1 - dim) + [before, after]
-    return torch.constant_pad_nd(x, pads) if before or after else x
+def _pad(x: Any, dim: int, leading_pad: int, trailing_pad: int) -> Any:
+    pads = [0, 0] * (x.dim() - 1 - dim) + [leading_pad, trailing_pad]
+    return torch.constant_pad_nd(x, pads) if leading_pad or trailing_pad else x
 
 
 def _windows(
@@ -81,8 +83,8 @@ def _divide(x: Any, windows: Any, counts_padding: bool, divisor: int | None) -> 
     if divisor:
         return x / divisor
     product = torch.ones([1] * x.dim(), dtype=torch.float64)
-    for dim, one in windows:
-        lengths = torch.tensor(one.lengths(counts_padding), dtype=torch.float64)
+    for dim, axis_windows in windows:
+        lengths = torch.tensor(axis_windows.lengths(counts_padding), dtype=torch.float64)
         product = product * lengths.view([-1 if i == dim else 1 for i in range(x.dim())])
     return x / upload(product, x.device, x.dtype)
 
@@ -95,8 +97,8 @@ def _forward(rank: int) -> Callable[..., Any]:
         counts.CALLS[f"avg_pool{rank}d"] += 1
         windows = _windows(x, rank, size, step, pad, ceil)
         result = _widen(x)
-        for dim, one in windows:
-            result = one.sum(result, dim)
+        for dim, axis_windows in windows:
+            result = axis_windows.sum(result, dim)
         return _divide(result, windows, counts_padding, divisor).to(x.dtype)
 
     return compute
@@ -110,8 +112,8 @@ def _backward(rank: int) -> Callable[..., Any]:
         counts.CALLS[f"avg_pool{rank}d_backward"] += 1
         windows = _windows(x, rank, size, step, pad, ceil)
         result = _divide(_widen(gradient), windows, counts_padding, divisor)
-        for dim, one in windows:
-            result = one.spread(result, dim)
+        for dim, axis_windows in windows:
+            result = axis_windows.spread(result, dim)
         return result.to(x.dtype)
 
     return compute
@@ -171,7 +173,10 @@ def with_large_windows(name: str, overload: Any, compute: Callable[..., Any]) ->
     rank = 3 if "3d" in short else 2
 
     def choose(*arguments: Any, **keywords: Any) -> Any:
-        lists = [_spread(one, rank) if len(one) == 1 else one for one in arguments[listed]]
+        lists = [
+            _spread(argument, rank) if len(argument) == 1 else argument
+            for argument in arguments[listed]
+        ]
         arguments = (*arguments[: listed.start or 0], *lists, *arguments[listed.stop :])
         full = signature.bind(arguments, keywords)
         if is_large(*(signature.without_targets(full) if form else full)):

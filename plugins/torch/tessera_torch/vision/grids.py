@@ -33,10 +33,12 @@ def _reflect(x: Any, size: int, align: bool) -> tuple[Any, Any]:
     span = high - low
     sign = torch.where(x < low, -1.0, 1.0).to(x.dtype)
     distance = (x - low).abs()
-    rest = torch.fmod(distance, span)
+    remainder = torch.fmod(distance, span)
     turns = torch.floor(distance / span)
     even = torch.fmod(turns, 2.0) == 0
-    return torch.where(even, rest + low, span - rest + low), torch.where(even, sign, -sign)
+    return torch.where(even, remainder + low, span - remainder + low), torch.where(
+        even, sign, -sign
+    )
 
 
 def _pad(x: Any, size: int, padding: int, align: bool) -> tuple[Any, Any]:
@@ -141,9 +143,9 @@ def _sample(rank: int) -> Callable[..., Any]:
         result: Any = 0
         for taps in reads.taps:
             place, inside = reads.at(taps)
-            weight = math.prod(one[1] for one in taps)
-            found = reads.values.gather(2, place)
-            result = result + torch.where(inside, found * weight[:, None], 0)
+            weight = math.prod(tap[1] for tap in taps)
+            samples = reads.values.gather(2, place)
+            result = result + torch.where(inside, samples * weight[:, None], 0)
         return result.to(x.dtype).reshape(*x.shape[:2], *grid.shape[1:-1])
 
     return compute
@@ -156,18 +158,18 @@ def _sample_backward(rank: int) -> Callable[..., Any]:
         counts.CALLS[f"grid_sampler_{rank}d_backward"] += 1
         reads = _Reads(x, grid, mode, padding, align)
         values = reads.values
-        given = gradient.to(values.dtype).reshape(*values.shape[:2], -1)
+        flat_gradient = gradient.to(values.dtype).reshape(*values.shape[:2], -1)
         of_x = torch.zeros_like(values)
         of_grid: list[Any] = [0] * rank
         for taps in reads.taps:
             place, inside = reads.at(taps)
-            weight = math.prod(one[1] for one in taps)
+            weight = math.prod(tap[1] for tap in taps)
             if mask[0]:
-                of_x.scatter_add_(2, place, torch.where(inside, given * weight[:, None], 0))
-            found = torch.where(inside, values.gather(2, place) * given, 0).sum(1)
+                of_x.scatter_add_(2, place, torch.where(inside, flat_gradient * weight[:, None], 0))
+            slopes = torch.where(inside, values.gather(2, place) * flat_gradient, 0).sum(1)
             for i in range(rank):
-                others = math.prod(one[1] for j, one in enumerate(taps) if j != i)
-                of_grid[i] = of_grid[i] + found * taps[i][2] * others
+                other_weights = math.prod(tap[1] for j, tap in enumerate(taps) if j != i)
+                of_grid[i] = of_grid[i] + slopes * taps[i][2] * other_weights
         grids = torch.stack(of_grid[::-1], -1).to(grid.dtype).reshape(grid.shape)
         return of_x.to(x.dtype).reshape(x.shape) if mask[0] else None, grids
 

@@ -126,13 +126,13 @@ def _image_backward(name: str) -> Callable[..., Any]:
 
 
 def _images() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
+    kernels_by_name: dict[str, Callable[..., Any]] = {}
     for name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "upsample_bicubic2d"):
         back = f"{name}_backward"
-        found |= both(back, f"{back}.grad_input", _image_backward(name))
+        kernels_by_name |= both(back, f"{back}.grad_input", _image_backward(name))
         if name != "upsample_bicubic2d":  # PyTorch has a decomposition of it
-            found |= both(name, f"{name}.out", _image(name))
-    return found
+            kernels_by_name |= both(name, f"{name}.out", _image(name))
+    return kernels_by_name
 
 
 KERNELS: Final[dict[str, Callable[..., Any]]] = {

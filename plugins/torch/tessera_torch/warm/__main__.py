@@ -67,8 +67,8 @@ def _compile(command: list[str], caches: dict[str, Path]) -> str:
     """Compile into caches that no other user can write; return where, or "" after an error."""
     for folder in caches.values():
         trust.make_cache(folder)
-    done = subprocess.run(command, env=settings.environment_of_caches(caches), check=False)
-    return "" if done.returncode else ", ".join(map(str, caches.values()))
+    process = subprocess.run(command, env=settings.environment_of_caches(caches), check=False)
+    return "" if process.returncode else ", ".join(map(str, caches.values()))
 
 
 if __name__ == "__main__":

@@ -65,24 +65,34 @@ def _others(dtype: Any) -> Iterator[Callable[[], Any]]:
 
 def _attend(mixed: Any, causal: bool, x: Any) -> Any:
     batch, length, width = x.shape
-    heads = [one.view(batch, length, 4, -1).transpose(1, 2) for one in mixed(x).chunk(3, -1)]
+    heads = [
+        projection.view(batch, length, 4, -1).transpose(1, 2)
+        for projection in mixed(x).chunk(3, -1)
+    ]
     attention = functional.scaled_dot_product_attention(*heads, is_causal=causal)
     return x + attention.transpose(1, 2).reshape(batch, length, width)
 
 
 def _transformer() -> Any:
     model = nn.Sequential(
-        *(nn.Embedding(50, 32), nn.LayerNorm(32), nn.Linear(32, 96), nn.LayerNorm(32)),
-        *(nn.Linear(32, 64), nn.GELU(), nn.Dropout(0.1), nn.Linear(64, 32), nn.Linear(32, 50)),
+        nn.Embedding(50, 32),
+        nn.LayerNorm(32),
+        nn.Linear(32, 96),
+        nn.LayerNorm(32),
+        nn.Linear(32, 64),
+        nn.GELU(),
+        nn.Dropout(0.1),
+        nn.Linear(64, 32),
+        nn.Linear(32, 50),
     )
-    words, before, mixed, *after = model
+    words, first_norm, mixed, *later_layers = model
 
     def forward(x: Any) -> Any:
         x = words(x)
         for causal in (True, False):
-            x = _attend(mixed, causal, before(x))
-        for one in after:
-            x = one(x)
+            x = _attend(mixed, causal, first_norm(x))
+        for layer in later_layers:
+            x = layer(x)
         return x
 
     model.forward = forward
@@ -91,8 +101,15 @@ def _transformer() -> Any:
 
 def _convolutional() -> Any:
     return nn.Sequential(
-        *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(8, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10)),
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 8, 3),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 10),
     )
 
 

@@ -18,8 +18,8 @@ def follow(items: Sequence[_Value], label: str) -> Iterator[_Value]:
         yield from items
         return
     started = time.monotonic()
-    for done, item in enumerate(items):
-        write(_describe(label, done, len(items), time.monotonic() - started))
+    for finished_count, item in enumerate(items):
+        write(_describe(label, finished_count, len(items), time.monotonic() - started))
         yield item
         write("")
 
@@ -30,9 +30,10 @@ def write(text: str) -> None:
     sys.stderr.flush()
 
 
-def _describe(label: str, done: int, total: int, seconds: float) -> str:
-    position = f"{label}  {done}/{total}"
-    if not done or seconds <= 0:
+def _describe(label: str, finished_count: int, total: int, seconds: float) -> str:
+    position = f"{label}  {finished_count}/{total}"
+    if not finished_count or seconds <= 0:
         return position
-    left = round(seconds * (total - done) / done)
-    return f"{position}  {left // 60}:{left % 60:02} left  {done / seconds:.3g}/s"
+    remaining_s = round(seconds * (total - finished_count) / finished_count)
+    rate = finished_count / seconds
+    return f"{position}  {remaining_s // 60}:{remaining_s % 60:02} left  {rate:.3g}/s"
