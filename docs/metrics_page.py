@@ -78,7 +78,12 @@ def _exporter() -> Iterator[str]:
         (
             (
                 one.name if is_of_dcgm(one) else _sample(one.name, one.kind),
-                *(of, one.kind, one.unit, one.source, one.help, one.origin),
+                of,
+                one.kind,
+                one.unit,
+                one.source,
+                one.help,
+                one.origin,
             )
             for of, families in rows
             for one in families
@@ -93,8 +98,11 @@ def _operator() -> Iterator[str]:
         (
             (
                 _sample(one.name, one.kind),
-                *(one.kind, ", ".join(f"`{label}`" for label in one.labels)),
-                *(one.unit, one.help, one.note),
+                one.kind,
+                ", ".join(f"`{label}`" for label in one.labels),
+                one.unit,
+                one.help,
+                one.note,
             )
             for one in gpu_operator.metrics.declarations()
         ),
@@ -116,9 +124,11 @@ def _agent() -> Iterator[str]:
         ("metric", "type", "labels and their values", "unit", "help"),
         (
             (
-                *(_sample(one.name, "counter"), "counter"),
+                _sample(one.name, "counter"),
+                "counter",
                 "; ".join(f"`{label}`: {', '.join(of)}" for label, of in one.values.items()),
-                *(one.unit, one.help),
+                one.unit,
+                one.help,
             )
             for one in device_plugin.metrics.COUNTERS
         ),

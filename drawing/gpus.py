@@ -33,10 +33,6 @@ def draw_gpu(
     """
     high = DETAIL.height + (16 if axis else 6)
     top = DETAIL.memory + DETAIL.gap
-    frames = (
-        _frame(-0.5, DETAIL.memory),
-        _frame(top - 0.5, DETAIL.compute),
-    )
     ticks = []
     for unit in range(picture.units + 1):
         x = unit * DETAIL.width / picture.units
@@ -46,7 +42,8 @@ def draw_gpu(
     text = element("text", words, class_="axis", x=0, y=DETAIL.height + 13) if axis else None
     return element(
         "svg",
-        *frames,
+        _frame(-0.5, DETAIL.memory),
+        _frame(top - 0.5, DETAIL.compute),
         *(
             _draw_box(box, picture, look(box), href(box), bool(marked) and box.uuid == marked)
             for box in picture.boxes
@@ -134,7 +131,7 @@ def _draw_box(box: Box, picture: GpuPicture, look: str, href: str, marked: bool)
         middle, base = memory.x + memory.width / 2, memory.y + memory.height / 2 + 4
         name = fit_name(box.name, memory.width)
         text = element("text", name, class_=f"t-{look}", x=middle, y=base)
-    children = (element("title", shorten(box.label, 600)), *rects, text)
+    children = [element("title", shorten(box.label, 600)), *rects, text]
     if href:
         return element("a", *children, href=href)
     return element("g", *children, role="img", aria_label=shorten(box.label, 300))

@@ -197,12 +197,12 @@ def _devices(
             yield from _labels(load, middle, top)
             details += f": {load.down} to it, {load.up} from it"
         kind = f"box {device.kind}" + (" ill" if device.is_sick else "")
-        children = (
+        children = [
             element("title", f"{device.name} {details}".strip()),
             element("rect", class_=kind, x=x, y=top, width=_DEVICE, height=_HIGH, rx=4),
             element("text", shorten(device.name, 13), class_="mid", x=middle, y=top + 18),
             element("text", shorten(device.more, 15), class_="axis mid", x=middle, y=top + 33),
-        )
+        ]
         if device.href:
             yield element("a", *children, href=device.href)
         else:

@@ -70,9 +70,15 @@ def of_slice(
     is_whole = gpu_slice.profile == geometry.WHOLE
     profile = "" if is_whole else gpu_slice.profile
     number = "" if is_whole else number_place(gpu_slice.place, gpu.spec.board)
-    key = str(gpu.spec.index), profile, number
-    busy = history.track(gpu.spec.node_name, Key(Figure.SLICE_BUSY, *key), now_s, within_s)
-    memory = history.track(gpu.spec.node_name, Key(Figure.SLICE_MEMORY, *key), now_s, within_s)
+    busy, memory = (
+        history.track(
+            gpu.spec.node_name,
+            Key(figure, str(gpu.spec.index), profile, number),
+            now_s,
+            within_s,
+        )
+        for figure in (Figure.SLICE_BUSY, Figure.SLICE_MEMORY)
+    )
     total = found_slice.memory_bytes / _MIB
     curves = (_percentage("Engine activity", busy), _size("Memory in use", memory, total))
     title = f"{describe_place(gpu_slice.place, gpu.spec.board)} of GPU {gpu.spec.index}"

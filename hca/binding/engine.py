@@ -232,10 +232,10 @@ class Engine(Saving, Counting):
         burst_operations: int,
     ) -> EngineLimit:
         """Add a rate limit that flows can share; a rate of 0 means no limit. Raises OSError."""
-        limits = bytes_per_second, burst_bytes, operations_per_second, burst_operations
-        return EngineLimit(
-            self._check_created(self._library.hca_limit_new(self._engine, *limits), "a limit")
+        limit = self._library.hca_limit_new(
+            self._engine, bytes_per_second, burst_bytes, operations_per_second, burst_operations
         )
+        return EngineLimit(self._check_created(limit, "a limit"))
 
     def remove_limit(self, limit: EngineLimit) -> None:
         """Remove a rate limit that no flow uses."""

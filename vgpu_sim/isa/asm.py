@@ -168,9 +168,9 @@ def _parse_refused(line: Line) -> Refused:
 
 
 def _reason(line: Line) -> Diagnostic:
-    place = line.integer(), line.integer()
+    line_number, column = line.integer(), line.integer()
     message = line.string()
-    return Diagnostic(*place, message, "" if line.empty else line.string())
+    return Diagnostic(line_number, column, message, "" if line.empty else line.string())
 
 
 def _variable(line: Line) -> Variable:

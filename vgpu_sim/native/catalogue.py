@@ -36,22 +36,43 @@ MATH_PRODUCTS = CLIENTS / "math" / "products"
 _MULTIPLYING = frozenset(("cublas", "cublaslt"))
 # Names of the libraries into which NVIDIA's cuDNN is divided.
 _PARTS_OF_CUDNN = (
-    *("adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "engines_tensor_ir"),
-    *("ext", "graph", "heuristic", "ops"),
+    "adv",
+    "cnn",
+    "engines_precompiled",
+    "engines_runtime_compiled",
+    "engines_tensor_ir",
+    "ext",
+    "graph",
+    "heuristic",
+    "ops",
 )
 _EITHER = (
-    *("libcudnn.so.9", "libcurand.so.10", "libcusparse.so.12", "libcusparseLt.so.0"),
-    *("libcufile.so.0", "libnccl.so.2", "libnvshmem_host.so.3"),
+    "libcudnn.so.9",
+    "libcurand.so.10",
+    "libcusparse.so.12",
+    "libcusparseLt.so.0",
+    "libcufile.so.0",
+    "libnccl.so.2",
+    "libnvshmem_host.so.3",
 )
 # The libraries that programs of a major version of CUDA link with.
 LINKED = {
     12: (
-        *("libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12"),
-        *("libcufft.so.11", "libcusolver.so.11", *_EITHER),
+        "libcudart.so.12",
+        "libcublas.so.12",
+        "libcublasLt.so.12",
+        "libcufft.so.11",
+        "libcusolver.so.11",
+        *_EITHER,
     ),
     13: (
-        *("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libcupti.so.13"),
-        *("libcufft.so.12", "libcusolver.so.12", *_EITHER),
+        "libcudart.so.13",
+        "libcublas.so.13",
+        "libcublasLt.so.13",
+        "libcupti.so.13",
+        "libcufft.so.12",
+        "libcusolver.so.12",
+        *_EITHER,
     ),
 }
 _LOADING = frozenset(("cublaslt",))  # look for other libraries of the process

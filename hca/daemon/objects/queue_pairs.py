@@ -222,8 +222,13 @@ class QueuePairs(SharedReceives, Completions):
 
     def _find(self, number: int, attributes: HcaQpAttributes, *, inherited: bool = True) -> Found:
         """Return the service that connects a queue pair to the peer named by ``attributes``."""
-        ends = self._gids[attributes.sgid_index], bytes(attributes.dgid)
-        return self.bindings.find(number, *ends, attributes.dest_qpn, inherited=inherited)
+        return self.bindings.find(
+            number,
+            self._gids[attributes.sgid_index],
+            bytes(attributes.dgid),
+            attributes.dest_qpn,
+            inherited=inherited,
+        )
 
     def _reevaluate(self, number: int) -> None:
         """Evaluate policy again for a queue pair whose connection has changed."""

@@ -88,9 +88,10 @@ class Denials:
         """Count ``count`` denials of one kind."""
         if not denial.audited:
             self.total += count
-        pods = denial.source_pod, denial.destination_pod
         first = denial.policies[:MOST_POLICIES]
-        kind = DenialKind(*pods, denial.verb, first, denial.audited)
+        kind = DenialKind(
+            denial.source_pod, denial.destination_pod, denial.verb, first, denial.audited
+        )
         self.by_pods.add(kind, count)
         if denial not in self._counts:
             if len(self._counts) >= MAX_KINDS:

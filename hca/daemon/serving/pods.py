@@ -145,8 +145,9 @@ class PodServer(Server):
     def _bind(self, function: Function, binding: Binding) -> None:
         self._table.bind(function.name, binding)
         if binding.addresses:
-            pod = binding.addresses, binding.pod, binding.pod_uid
-            party = self._holders[function.name] = Party.of(function.name, function.address, *pod)
+            party = self._holders[function.name] = Party.of(
+                function.name, function.address, binding.addresses, binding.pod, binding.pod_uid
+            )
             self.enforcer.parties.add(party)
 
     @contextmanager
@@ -285,8 +286,8 @@ class PodServer(Server):
                 binding = await self._doorkeeper.admit(function, client, peer, sender)
                 if not self.enforcer.is_known(self._holders[function.name]):
                     raise NotPermitted(errno.EAGAIN, f"no tables contain pod {binding.pod}")
-                pod = binding.pod_uid, binding.addresses[0]
-                mtu = await stack.enter_async_context(self.wires.hold_wire(*pod, client))
+                wire = self.wires.hold_wire(binding.pod_uid, binding.addresses[0], client)
+                mtu = await stack.enter_async_context(wire)
                 opened = self._of_pod(function, binding, mtu)
             await self._serve_program(client, sockets, header, function.name.encode(), opened)
 

@@ -7,8 +7,17 @@ import torch
 _KERNELS: Final[dict[str, Any]] = {}
 _KEYS: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
 PRODUCTS: Final = (
-    *("mm", "mm.out", "bmm", "bmm.out", "addmm_", "addmv_"),
-    *("baddbmm", "baddbmm.out", "baddbmm_", "dot", "vdot"),
+    "mm",
+    "mm.out",
+    "bmm",
+    "bmm.out",
+    "addmm_",
+    "addmv_",
+    "baddbmm",
+    "baddbmm.out",
+    "baddbmm_",
+    "dot",
+    "vdot",
 )
 _FORWARDED: Final = ("copy_", "zero_", "addmm", "addmm.out", "addmv", "addmv.out", *PRODUCTS)
 

@@ -22,19 +22,40 @@ from tessera_torch.vision.averages import with_large_windows
 # These start no kernel, or end in operators that have one here.
 _KEPT: Final = frozenset(
     {
-        *("empty.memory_format", "empty_strided", "as_strided", "view", "set_", "resize_"),
-        *("set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor"),
-        *("record_stream", "is_set_to", "_local_scalar_dense", "is_pinned", "_pin_memory"),
-        *("unfold", "_reshape_alias", "view_as_real", "view_as_complex", "_efficientzerotensor"),
-        *("_cudnn_init_dropout_state", "_resize_output_", "resize_as_", "lift_fresh", "item"),
-        *("_storage_Use_Count", "alias"),
+        "empty.memory_format",
+        "empty_strided",
+        "as_strided",
+        "view",
+        "set_",
+        "resize_",
+        "set_.source_Storage",
+        "set_.source_Storage_storage_offset",
+        "set_.source_Tensor",
+        "record_stream",
+        "is_set_to",
+        "_local_scalar_dense",
+        "is_pinned",
+        "_pin_memory",
+        "unfold",
+        "_reshape_alias",
+        "view_as_real",
+        "view_as_complex",
+        "_efficientzerotensor",
+        "_cudnn_init_dropout_state",
+        "_resize_output_",
+        "resize_as_",
+        "lift_fresh",
+        "item",
+        "_storage_Use_Count",
+        "alias",
     }
 )
 # PyTorch's own kernels of these call cuBLAS, which Tessera computes.
 _PRODUCTS: Final = frozenset(
     {
         *native.PRODUCTS,
-        *("_addmm_activation", "_addmm_activation.out"),
+        "_addmm_activation",
+        "_addmm_activation.out",
     }
 )
 _ALIASES: Final = ("index_put", "index_put_")  # end in _index_put_impl_

@@ -102,8 +102,8 @@ def run(launch: dict[str, Any]) -> None:
         else:
             values.append((ctypes.c_char * size).from_buffer_copy(data.tobytes()))
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(argument) for argument in values))
-    shape = (*launch["grid"], *launch["block"], launch["shared"])
-    driver.call("cuLaunchKernel", function, *shape, None, pointers, None)
+    grid, block, shared_bytes = launch["grid"], launch["block"], launch["shared"]
+    driver.call("cuLaunchKernel", function, *grid, *block, shared_bytes, None, pointers, None)
     driver.call("cuCtxSynchronize")
     for number, (type_, data, address) in enumerate(buffers):
         size = len(data) * data.itemsize

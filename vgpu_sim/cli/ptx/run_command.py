@@ -137,7 +137,7 @@ def run(
         "arguments": arguments,
     }
     program = module_command("vgpu_sim.cli.clients.launch", json.dumps(launch))
-    where = ("--board", _BOARD, "--slice", _SLICE, "--backend", backend)
-    command = module_command("vgpu_sim.cli.main", "run", *where, "--", *program)
+    options = ["--board", _BOARD, "--slice", _SLICE, "--backend", backend]
+    command = module_command("vgpu_sim.cli.main", "run", *options, "--", *program)
     sys.stdout.flush()
     os.execv(command[0], command)

@@ -27,7 +27,14 @@ _INSERT_THREADS: Final = 512  # threads of a CTA that writes one token into the 
 _SCHEDULED: Final = 992  # sequences that the kernel's scheduler handles: 31 warps of 32
 _PADDED: Final = 32  # heads of 72 and 80 are computed as if they had 96
 _FIELDS: Final = (
-    *("batch", "query", "context", "heads", "kv_heads", "head_dim", "window", "kv_bytes"),
+    "batch",
+    "query",
+    "context",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "window",
+    "kv_bytes",
 )
 _NEVER: Final = 1e12
 _WIDE: Final = 32  # query heads per key head from which other kernels are used

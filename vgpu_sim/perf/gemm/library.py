@@ -89,7 +89,7 @@ def _table(*tiles: Tile) -> Library:
 # from 256 on, was inferred from the fitted rows, since its source has 128x128 there.
 _SGLANG_FP8: Final = {
     (9, 0): _table(
-        *(Tile(64, 64, 64), Tile(128, 64, 128), Tile(256, 128, 128), Tile(_ALWAYS, 128, 256))
+        Tile(64, 64, 64), Tile(128, 64, 128), Tile(256, 128, 128), Tile(_ALWAYS, 128, 256)
     ),
     (10, 0): _table(Tile(64, 64, 64), Tile(256, 64, 128), Tile(_ALWAYS, 128, 256)),
     (12, 0): _table(Tile(_ALWAYS, 128, 128)),

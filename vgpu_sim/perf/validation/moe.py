@@ -26,7 +26,8 @@ _THEIRS = {"bf16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8_block"}
 # Goals for mean errors, in percent: mechanism alone, and with the residual.
 _GOALS = {"h100-80gb/bf16/vllm": (8.0, 4.8), "h200/bf16/vllm": (8.0, 4.8)}
 _WITHOUT = (
-    *("a100-80gb/bf16/vllm", "b200/bf16/vllm"),
+    "a100-80gb/bf16/vllm",
+    "b200/bf16/vllm",
     *(f"{board}/fp8/vllm" for board in ("h100-80gb", "h200", "b200")),
     *(f"{board}/fp8_block/vllm" for board in ("h100-80gb", "h200", "b200")),
 )

@@ -56,18 +56,18 @@ class Footprints:
             return 0.0
         moved = [(accesses, self._translate(accesses)) for accesses in words]
         regular = [(accesses, runs) for accesses, runs in moved if runs is not None]
-        total, joined = 0.0, (np.empty(0, np.int64), np.empty(0, np.int64))
+        total = 0.0
+        first_keys = last_keys = np.empty(0, np.int64)
         if regular:
             begins, ends = zip(*(runs for _, runs in regular), strict=True)
-            joined = np.concatenate(begins), np.concatenate(ends)
+            first_keys, last_keys = np.concatenate(begins), np.concatenate(ends)
             grown = sum(accesses.growth * len(accesses.keys) for accesses, _ in regular)
-            total += (
-                union_bytes(*joined) * grown / sum(len(accesses.keys) for accesses, _ in regular)
-            )
+            sample_keys = sum(len(accesses.keys) for accesses, _ in regular)
+            total += union_bytes(first_keys, last_keys) * grown / sample_keys
         for buffer in _buffers([accesses for accesses, runs in moved if runs is None]):
             keys = np.unique(np.concatenate([accesses.keys for accesses in buffer]))
             slots, sectors = slots_and_places(keys)
-            fresh = 1.0 - (share_inside(sectors, *joined) if regular else 0.0)
+            fresh = 1.0 - (share_inside(sectors, first_keys, last_keys) if regular else 0.0)
             growth = max(accesses.growth for accesses in buffer)
             part = max((accesses.part for accesses in buffer), key=lambda part: part.blocks)
             total += self._extrapolate(slots, sectors, part) * growth * fresh

@@ -38,15 +38,15 @@ def by_parts(overload: Any, arguments: list[Any]) -> Any:
 
 BY_PARTS: Final = frozenset(
     {
-        *("sum", "cumsum", "flip", "roll", "index_select", "gather", "index"),
-        *("tril", "triu", "index_copy", "masked_scatter"),
-        *("trace", "take", "unfold_backward", "constant_pad_nd", "reflection_pad1d"),
-        *("reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d"),
-        *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
-        *("replication_pad1d_backward", "replication_pad2d_backward"),
-        *("replication_pad3d_backward", "replication_pad3d", "im2col", "col2im"),
-        *("repeat_interleave", "clone", "nan_to_num"),
-        *("diag_embed", "linalg_diagonal", "rot90", "logspace", "channel_shuffle"),
+        "sum", "cumsum", "flip", "roll", "index_select", "gather", "index",
+        "tril", "triu", "index_copy", "masked_scatter",
+        "trace", "take", "unfold_backward", "constant_pad_nd", "reflection_pad1d",
+        "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d",
+        "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward",
+        "replication_pad1d_backward", "replication_pad2d_backward",
+        "replication_pad3d_backward", "replication_pad3d", "im2col", "col2im",
+        "repeat_interleave", "clone", "nan_to_num",
+        "diag_embed", "linalg_diagonal", "rot90", "logspace", "channel_shuffle",
     }
 )  # fmt: skip
 

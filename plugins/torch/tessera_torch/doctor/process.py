@@ -9,8 +9,19 @@ from tessera_torch import driver
 from tessera_torch.doctor.finding import ERROR, OK, Finding
 
 LIBRARIES = (
-    *("libcuda", "libcudart", "libcublas", "libcublasLt", "libcudnn", "libcufft", "libcurand"),
-    *("libcusolver", "libcusparse", "libcusparseLt", "libcupti", "libcufile", "libnccl"),
+    "libcuda",
+    "libcudart",
+    "libcublas",
+    "libcublasLt",
+    "libcudnn",
+    "libcufft",
+    "libcurand",
+    "libcusolver",
+    "libcusparse",
+    "libcusparseLt",
+    "libcupti",
+    "libcufile",
+    "libnccl",
     "libnvshmem_host",
 )
 _FILE = re.compile(r"^(lib\w+)\.so(\.\d+)*$")

@@ -19,8 +19,12 @@ from tessera_torch.linalg import (
 
 _USE_THE_HOST: Final = frozenset(
     {
-        *("_linalg_eigh", "_linalg_svd", "linalg_eig", "_linalg_eigvals"),
-        *("linalg_ldl_solve", "linalg_matrix_exp"),
+        "_linalg_eigh",
+        "_linalg_svd",
+        "linalg_eig",
+        "_linalg_eigvals",
+        "linalg_ldl_solve",
+        "linalg_matrix_exp",
     }
 )
 

@@ -171,10 +171,11 @@ def _convolution(
     counts.CALLS["convolution"] += 1
     if torch._C._get_tracing_state() is not None:
         # torch.jit.trace records not this operator, but the one that PyTorch's kernel calls.
-        operands = x, weight, bias, stride, padding, dilation, transposed, output_padding, groups
         cudnn = torch.backends.cudnn
-        flags = cudnn.benchmark, cudnn.deterministic, cudnn.enabled, cudnn.allow_tf32
-        return torch.ops.aten._convolution.default(*operands, *flags)
+        return torch.ops.aten._convolution.default(
+            x, weight, bias, stride, padding, dilation, transposed, output_padding, groups,
+            cudnn.benchmark, cudnn.deterministic, cudnn.enabled, cudnn.allow_tf32,
+        )  # fmt: skip
     _check("convolution", x, weight)
     rank = x.dim() - 2
     _check_ranks(x, weight)

@@ -99,8 +99,12 @@ def _fill_between(out: Any, start: Any, end: Any, steps: int, dtype: Any) -> Any
     step = (last - first) / torch.tensor(steps - 1, dtype=inner, device="cpu")
     numbers = [_bits(float(number)) for number in (first, last, step)]
     target = out if out.is_contiguous() else torch.empty_like(out).contiguous()
-    kinds = (inner in _NARROW, inner != torch.float64, not out.is_floating_point())
-    launch(between, (-(-steps // _BLOCK),), out.device, target, *numbers, steps, *kinds, _BLOCK)
+    is_narrow, is_integer = inner in _NARROW, not out.is_floating_point()
+    grid, is_float = (-(-steps // _BLOCK),), inner != torch.float64
+    launch(
+        between, grid, out.device,
+        target, *numbers, steps, is_narrow, is_float, is_integer, _BLOCK,
+    )  # fmt: skip
     return out if target is out else out.copy_(target)
 
 

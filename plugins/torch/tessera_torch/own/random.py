@@ -66,10 +66,12 @@ def draw_of_state(shape: Any, seed: Any, offset: Any) -> Any:
     """
     out = torch.empty(shape, dtype=torch.float32, device=seed.device)
     if count := out.numel():
-        state = (count, seed, offset, 0, True)
         grid = (-(-count // _BLOCK),)
         kernel = random_kernels.draw_single
-        launch(kernel, grid, out.device, out, count, *state, False, False, _BLOCK)
+        launch(
+            kernel, grid, out.device,
+            out, count, count, seed, offset, 0, True, False, False, _BLOCK,
+        )  # fmt: skip
     return out
 
 

@@ -60,8 +60,9 @@ def _combine(target: Any, places: Any, source: Any, operation: str) -> None:
         and torch.are_deterministic_algorithms_enabled()
     ):
         flat, order = places.reshape(-1), order_rows(places.reshape(1, -1), False)[0]
-        runs = (flat.index_select(0, order), values.reshape(-1).index_select(0, order))
-        launch(add_runs, grid, target.device, pointed, *runs, count, _BLOCK)
+        sorted_places = flat.index_select(0, order)
+        sorted_values = values.reshape(-1).index_select(0, order)
+        launch(add_runs, grid, target.device, pointed, sorted_places, sorted_values, count, _BLOCK)
         return
     launch(
         scatter, grid, target.device,

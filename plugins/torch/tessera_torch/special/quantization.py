@@ -130,9 +130,21 @@ def _refuse(name: str) -> Callable[..., Any]:
 
 
 _REFUSED: Final = (
-    *("fill_.Scalar", "fill_.Tensor", "masked_fill_.Scalar", "masked_fill_.Tensor", "gelu"),
-    *("index_select", "index_select.out", "_adaptive_avg_pool2d", "min.dim", "max.dim", "flip"),
-    *("relu", "relu_", "quantized_max_pool2d", "_index_put_impl_"),
+    "fill_.Scalar",
+    "fill_.Tensor",
+    "masked_fill_.Scalar",
+    "masked_fill_.Tensor",
+    "gelu",
+    "index_select",
+    "index_select.out",
+    "_adaptive_avg_pool2d",
+    "min.dim",
+    "max.dim",
+    "flip",
+    "relu",
+    "relu_",
+    "quantized_max_pool2d",
+    "_index_put_impl_",
 )
 
 

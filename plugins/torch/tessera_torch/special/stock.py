@@ -12,25 +12,46 @@ from tessera_torch.refusal import Unsupported
 _POLYNOMIALS: Final = tuple(
     f"special_{name}"
     for name in (
-        *("chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v"),
-        *("chebyshev_polynomial_w", "hermite_polynomial_h", "hermite_polynomial_he"),
-        *("laguerre_polynomial_l", "legendre_polynomial_p", "shifted_chebyshev_polynomial_t"),
-        *("shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v"),
+        "chebyshev_polynomial_t",
+        "chebyshev_polynomial_u",
+        "chebyshev_polynomial_v",
+        "chebyshev_polynomial_w",
+        "hermite_polynomial_h",
+        "hermite_polynomial_he",
+        "laguerre_polynomial_l",
+        "legendre_polynomial_p",
+        "shifted_chebyshev_polynomial_t",
+        "shifted_chebyshev_polynomial_u",
+        "shifted_chebyshev_polynomial_v",
         "shifted_chebyshev_polynomial_w",
     )
 )
 _FUNCTIONS: Final = tuple(
     f"special_{name}"
     for name in (
-        *("airy_ai", "i0e", "i1e", "modified_bessel_k0", "modified_bessel_k1", "ndtri"),
-        *("scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "spherical_bessel_j0"),
+        "airy_ai",
+        "i0e",
+        "i1e",
+        "modified_bessel_k0",
+        "modified_bessel_k1",
+        "ndtri",
+        "scaled_modified_bessel_k0",
+        "scaled_modified_bessel_k1",
+        "spherical_bessel_j0",
         "zeta",
     )
 )
 NAMES: Final = (
     *(f"{name}{form}" for name in (*_POLYNOMIALS, *_FUNCTIONS) for form in ("", ".out")),
-    *("polygamma", "polygamma_", "polygamma.out", "gcd", "gcd_", "gcd.out"),
-    *("lcm", "lcm_", "lcm.out"),
+    "polygamma",
+    "polygamma_",
+    "polygamma.out",
+    "gcd",
+    "gcd_",
+    "gcd.out",
+    "lcm",
+    "lcm_",
+    "lcm.out",
 )
 
 
