@@ -40,7 +40,7 @@ def questions() -> list[str]:
 def run(form: str) -> list[object]:
     """Return the exit status and the text of a form, without identities."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["nvidia-smi", *form.split()], capture_output=True, text=True, timeout=25, check=False
         )
     except FileNotFoundError:
@@ -48,11 +48,11 @@ def run(form: str) -> list[object]:
     except subprocess.TimeoutExpired:
         return ["timeout"]
     texts = []
-    for text in (done.stdout, done.stderr):
+    for text in (process.stdout, process.stderr):
         for pattern, name in SECRET:
             text = pattern.sub(name, text)
         texts.append(text)
-    return [done.returncode, *texts]
+    return [process.returncode, *texts]
 
 
 def ask(question: str) -> object:

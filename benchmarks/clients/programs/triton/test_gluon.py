@@ -108,19 +108,19 @@ def fresh_knobs():
 
 
 @pytest.mark.parametrize(
-    ("number", "name", "given"), _CASES, ids=[f"{number}-{name}" for number, name, _ in _CASES]
+    ("number", "name", "arguments"), _CASES, ids=[f"{number}-{name}" for number, name, _ in _CASES]
 )
-def test_gluon(load_gluon, fresh_knobs, number, name, given):
-    module, given = load_gluon(number), dict(given)
+def test_gluon(load_gluon, fresh_knobs, number, name, arguments):
+    module, arguments = load_gluon(number), dict(arguments)
     test = getattr(module, f"test_{name}")
     for mark in test.pytestmark if hasattr(test, "pytestmark") else ():
         if mark.name == "skipif" and mark.args[0]:
             pytest.skip(mark.kwargs["reason"])
-    if "SchedulerImpl" in given:
+    if "SchedulerImpl" in arguments:
         schedulers = getattr(module, "schedulers", None) or module.t7.schedulers
-        given["SchedulerImpl"] = schedulers[given["SchedulerImpl"]]
-    if "impl_kernel" in given:
-        given["impl_kernel"] = getattr(module, given["impl_kernel"])
+        arguments["SchedulerImpl"] = schedulers[arguments["SchedulerImpl"]]
+    if "impl_kernel" in arguments:
+        arguments["impl_kernel"] = getattr(module, arguments["impl_kernel"])
     if number == "09" and name.startswith("async"):
-        given["fresh_knobs"] = fresh_knobs
-    test(**given)
+        arguments["fresh_knobs"] = fresh_knobs
+    test(**arguments)
