@@ -40,8 +40,8 @@ def measure() -> Section:
         pairs[have, tuple(i.profile for i in to)] = None
     plans = [_cold(lambda pair=pair: planner.relayout(board, *pair)) for pair in pairs]
     have, wanted = next(iter(pairs))
-    held = [dict.fromkeys(chosen.choice(states), (f"team/pod-{n}",)) for n in range(_GPUS)]
-    gpus = [pools.GpuState(f"g{n}", "p", board, tuple(h), h) for n, h in enumerate(held)]
+    held_layouts = [dict.fromkeys(chosen.choice(states), (f"team/pod-{n}",)) for n in range(_GPUS)]
+    gpus = [pools.GpuState(f"g{n}", "p", board, tuple(h), h) for n, h in enumerate(held_layouts)]
     wanted = {board.key: (board.profile("3g.40gb"), board.profile("2g.20gb"))}
 
     def advise() -> None:

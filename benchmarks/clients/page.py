@@ -86,14 +86,12 @@ def section(client: Client, summary: Summary) -> str:
     """Return what is known of one client: versions, command, misses and skips by reason."""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(summary.versions.items()))
     counts = ", ".join(f"{count:,} {outcome}" for outcome, count in summary.counts.items())
-    pending_count = summary.pending if summary.suite_tests is not None else 0
+    pending = summary.pending if summary.suite_tests is not None else 0
     lines = [
         f"## {client.name} {client.version}",
         f"`{summary.command}` on {summary.board}, commit {summary.tessera}, {summary.date}:",
         f"{counts}."
-        + (
-            f" {pending_count:,} of the suite's {summary.total:,} not run." if pending_count else ""
-        ),
+        + (f" {pending:,} of the suite's {summary.total:,} not run." if pending else ""),
         *_rates(summary),
         *([summary.note] if summary.note else []),
         f"Packages: {versions}.",
