@@ -97,8 +97,8 @@ def _claim_rows(core: Any, resource: Any) -> tuple[Row, ...]:
 
     Return no rows where no node publishes devices for claims.
     """
-    published = [one.spec for one in resource.list_resource_slice().items]
-    if not any(one.driver == DRIVER and one.devices for one in published):
+    published = [resource_slice.spec for resource_slice in resource.list_resource_slice().items]
+    if not any(spec.driver == DRIVER and spec.devices for spec in published):
         return ()
     name = f"bench-{uuid.uuid4().hex[:6]}"
     request = {"name": "gpu", "exactly": {"deviceClassName": CLASS}}
@@ -107,13 +107,13 @@ def _claim_rows(core: Any, resource: Any) -> tuple[Row, ...]:
     try:
         pods = _Pods(core, name)
         _start_s(pods, True, by_claim=True)
-        before = _prepare_calls(core)
+        calls_before = _prepare_calls(core)
         pairs = [(_start_s(pods, True), _start_s(pods, True, by_claim=True)) for _ in range(PAIRS)]
-        after = _prepare_calls(core)
+        calls_after = _prepare_calls(core)
     finally:
         resource.delete_namespaced_resource_claim_template(name, _NAMESPACE)
     plugin, claim = (statistics.median(column) * 1000 for column in zip(*pairs, strict=True))
-    calls, seconds = (now - then for now, then in zip(after, before, strict=True))
+    calls, seconds = (end - start for end, start in zip(calls_after, calls_before, strict=True))
     if not calls:
         raise ProgramFailed("no kubelet has counted a call of NodePrepareResources")
     return (

@@ -15,10 +15,10 @@ class CompilerMissing(Exception):
 
 def compiler() -> str:
     """Return the C compiler's path. Raises CompilerMissing."""
-    found = shutil.which("cc")
-    if found is None:
+    path = shutil.which("cc")
+    if path is None:
         raise CompilerMissing("no C compiler (cc)")
-    return found
+    return path
 
 
 def compile_c(source: str, output: Path, flags: tuple[str, ...], *links: str) -> Path:

@@ -27,10 +27,10 @@ def _family(pid: int) -> list[int]:
                 parents[int(entry.name)] = int(_after_name(int(entry.name))[1])
             except OSError:
                 continue
-    found = [pid]
-    for member in found:  # the list grows during the walk
-        found += [child for child, parent in parents.items() if parent == member]
-    return found
+    family = [pid]
+    for member in family:  # the list grows during the walk
+        family += [child for child, parent in parents.items() if parent == member]
+    return family
 
 
 def _after_name(pid: int) -> list[str]:
@@ -64,9 +64,9 @@ def _settle(pids: list[int]) -> None:
     """Wait until start-up work (imports, the first compilation) is done."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
-        before = sum(map(_cpu_s, pids))
+        start_cpu_s = sum(map(_cpu_s, pids))
         time.sleep(2)
-        if sum(map(_cpu_s, pids)) - before < 0.02:
+        if sum(map(_cpu_s, pids)) - start_cpu_s < 0.02:
             return
 
 
@@ -76,7 +76,10 @@ def measure() -> Section:
         run_dir = Path(name) / "run"
         command = python_process.module_command(
             "vgpu_sim.gpud",
-            *("--run-dir", str(run_dir), "--state-dir", str(Path(name) / "state")),
+            "--run-dir",
+            str(run_dir),
+            "--state-dir",
+            str(Path(name) / "state"),
         )
         with subprocess.Popen(
             command, env=python_process.module_environment(), stderr=subprocess.DEVNULL
@@ -89,17 +92,17 @@ def measure() -> Section:
                         gpus=[{"uuid": gpu, "index": 0, "board": BOARD}],
                         budget_bytes=0,
                     )
-                    made = [
+                    instances = [
                         admin.call("create_instance", gpu_uuid=gpu, profile="1g.10gb", start=start)
                         for start in range(7)
                     ]
                     pids = _family(process.pid)
                     _settle(pids)
-                    before = sum(map(_cpu_s, pids))
+                    start_cpu_s = sum(map(_cpu_s, pids))
                     time.sleep(_WATCH_S)
-                    cpu_ms_per_s = (sum(map(_cpu_s, pids)) - before) / _WATCH_S * 1000
+                    cpu_ms_per_s = (sum(map(_cpu_s, pids)) - start_cpu_s) / _WATCH_S * 1000
                     pss = sum(map(_pss_bytes, pids))
-                    for instance in made:  # their control groups are removed with them
+                    for instance in instances:  # their control groups are removed with them
                         admin.call("destroy_instance", uuid=instance["uuid"])
             finally:
                 process.send_signal(signal.SIGTERM)

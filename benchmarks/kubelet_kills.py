@@ -108,9 +108,9 @@ def main() -> int:
     try:
         kills, next_kill = 0, time.monotonic() + options.every
         end = next_kill + (options.kills - 1) * options.every + _SETTLE_S
-        while (now := time.monotonic()) < end:
+        while (now_s := time.monotonic()) < end:
             queue.refill()
-            if kills < options.kills and now >= next_kill:
+            if kills < options.kills and now_s >= next_kill:
                 subprocess.run(kill, check=True)
                 kills, next_kill = kills + 1, next_kill + options.every
             time.sleep(_LOOK_S)

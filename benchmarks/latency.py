@@ -57,7 +57,7 @@ def rows(section: str, output: str, prefix: str = "", sync_goal_us: float = 2) -
 
     first_loads, contexts = busy
     first_load_ms = statistics.median(first_loads[1:]) / 1000  # the first load fills the cache
-    rested_ms = [statistics.median(one[:_PROCESSES]) / 1000 for one in rested]
+    rested_ms = [statistics.median(samples[:_PROCESSES]) / 1000 for samples in rested]
     return (
         *both("launch", "asynchronous launch", 0.5),
         *both("launch_sync", "launch + sync", sync_goal_us),

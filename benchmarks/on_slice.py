@@ -35,9 +35,11 @@ def run(
         ProgramFailed: with the end of its output.
     """
     with start(command, environment, backend, clock) as process:
-        printed, said = process.communicate()
+        printed, error_output = process.communicate()
     if process.returncode:
-        raise ProgramFailed(f"{Path(command[0]).name}: {process.returncode}: {said[-2000:]}")
+        raise ProgramFailed(
+            f"{Path(command[0]).name}: {process.returncode}: {error_output[-2000:]}"
+        )
     return printed
 
 
@@ -49,8 +51,21 @@ def start(
 ) -> subprocess.Popen[str]:
     """Start a command on a slice with a thread for each core, its three streams in pipes."""
     tessera = [
-        *(sys.executable, "-c", _TESSERA, "run", "--board", BOARD, "--slice", WHOLE),
-        *("--backend", backend, "--threads", str(cores()), "--clock", clock, "--"),
+        sys.executable,
+        "-c",
+        _TESSERA,
+        "run",
+        "--board",
+        BOARD,
+        "--slice",
+        WHOLE,
+        "--backend",
+        backend,
+        "--threads",
+        str(cores()),
+        "--clock",
+        clock,
+        "--",
     ]
     return subprocess.Popen(
         [*tessera, *map(str, command)],

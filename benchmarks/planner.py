@@ -39,15 +39,15 @@ def measure() -> Section:
         have, to = chosen.choice(states), chosen.choice(states)
         pairs[have, tuple(i.profile for i in to)] = None
     plans = [_cold(lambda pair=pair: planner.relayout(board, *pair)) for pair in pairs]
-    have, wanted = next(iter(pairs))
-    held = [dict.fromkeys(chosen.choice(states), (f"team/pod-{n}",)) for n in range(_GPUS)]
-    gpus = [pools.GpuState(f"g{n}", "p", board, tuple(h), h) for n, h in enumerate(held)]
-    wanted = {board.key: (board.profile("3g.40gb"), board.profile("2g.20gb"))}
+    have, target = next(iter(pairs))
+    held_layouts = [dict.fromkeys(chosen.choice(states), (f"team/pod-{n}",)) for n in range(_GPUS)]
+    gpus = [pools.GpuState(f"g{n}", "p", board, tuple(h), h) for n, h in enumerate(held_layouts)]
+    requests = {board.key: (board.profile("3g.40gb"), board.profile("2g.20gb"))}
 
     def advise() -> None:
         pools.room(gpus)
         pools.advise(gpus, "3g.40gb", 100)
-        pools.cost(gpus, wanted)
+        pools.cost(gpus, requests)
 
     return Section(
         NAME,
@@ -56,7 +56,7 @@ def measure() -> Section:
             Row(
                 NAME,
                 "the same, remembered",
-                1e6 * _warm_s(lambda: planner.relayout(board, have, wanted)),
+                1e6 * _warm_s(lambda: planner.relayout(board, have, target)),
                 "us",
                 10,
             ),

@@ -42,11 +42,11 @@ def kubectl(*arguments: str, stdin: str | None = None) -> str:
     Raises:
         CalledProcessError: kubectl failed; its message was printed.
     """
-    done = subprocess.run(["kubectl", *arguments], input=stdin, capture_output=True, text=True)
-    if done.returncode:
-        print(done.stderr.strip(), file=sys.stderr)
-    done.check_returncode()
-    return done.stdout
+    process = subprocess.run(["kubectl", *arguments], input=stdin, capture_output=True, text=True)
+    if process.returncode:
+        print(process.stderr.strip(), file=sys.stderr)
+    process.check_returncode()
+    return process.stdout
 
 
 def get(*arguments: str) -> Any:
@@ -54,16 +54,16 @@ def get(*arguments: str) -> Any:
     return json.loads(kubectl("get", *arguments, "-o", "json"))
 
 
-def wait_until(check: Callable[[], Any], what: str, timeout_s: float = 240.0) -> None:
+def wait_until(check: Callable[[], Any], event: str, timeout_s: float = 240.0) -> None:
     """Return once ``check`` is true.
 
     Raises:
-        TimeoutError: it stayed false; the message contains ``what``.
+        TimeoutError: it stayed false; the message contains ``event``.
     """
     end = time.monotonic() + timeout_s
     while not check():
         if time.monotonic() > end:
-            raise TimeoutError(f"{what}: not in {timeout_s:.0f} s")
+            raise TimeoutError(f"{event}: not in {timeout_s:.0f} s")
         time.sleep(0.2)
 
 
@@ -115,8 +115,8 @@ def program_rows(node: str) -> tuple[Row, ...]:
         name = f"daemonset/{daemons['metadata']['name']}"
         kubectl("rollout", "restart", name, *SYSTEM)
         kubectl("rollout", "status", name, *SYSTEM, "--timeout=180s")
-        after = len(runs_s())
-        wait_until(lambda: len(runs_s()) >= after + PROGRAMS, "programs after the roll-out")
+        run_count = len(runs_s())
+        wait_until(lambda: len(runs_s()) >= run_count + PROGRAMS, "programs after the roll-out")
         during = runs_s()[len(quiet) + 1 :]
     return (
         Row(NAME, f"program in a running pod, median of {len(quiet)}", _median(quiet), "s"),
@@ -167,15 +167,18 @@ def _claims_s(node: str, replace: Callable[[], object]) -> float:
         replace()
 
         def has_ended() -> bool:
-            phases = [one["status"].get("phase") for one in get("pods", "-n", namespace)["items"]]
+            phases = [
+                document["status"].get("phase")
+                for document in get("pods", "-n", namespace)["items"]
+            ]
             return all(phase in ("Succeeded", "Failed") for phase in phases)
 
         wait_until(has_ended, "pods with claims")
         lasted = time.monotonic() - begin
         failed = [
-            one
-            for one in get("pods", "-n", namespace)["items"]
-            if one["status"]["phase"] == "Failed"
+            document
+            for document in get("pods", "-n", namespace)["items"]
+            if document["status"]["phase"] == "Failed"
         ]
         if failed:
             raise RuntimeError(f"{len(failed)} pods failed: {failed[0]['status']}")
@@ -200,7 +203,7 @@ def main() -> int:
     ).parse_args()
     print(machine(), flush=True)
     nodes = get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
-    node = min(str(one["metadata"]["name"]) for one in nodes)
+    node = min(str(gpu_node["metadata"]["name"]) for gpu_node in nodes)
     rows = (*program_rows(node), *claim_rows(node))
     print(table([Section(NAME, rows)]))
     return int(any(row.verdict == "MISSED" for row in rows))

@@ -30,11 +30,11 @@ def measure(
     command += map(str, (launches, elements, order))
     times: dict[str, list[_Times]] = {clock: [] for clock in CLOCKS}
     for _ in range(rounds):
-        for clock, found in times.items():
-            found.append(json.loads(on_slice.run(command, clock=clock)))
+        for clock, runs in times.items():
+            runs.append(json.loads(on_slice.run(command, clock=clock)))
     wall, modelled = (
         {
-            kernel: {part: min(one[kernel][part] for one in times[clock]) for part in parts}
+            kernel: {part: min(run[kernel][part] for run in times[clock]) for part in parts}
             for kernel, parts in times[clock][0].items()
         }
         for clock in (WALL, MODELLED)
@@ -54,13 +54,15 @@ def _rows(
     name: str, launches: int, wall: dict[str, float], modelled: dict[str, float]
 ) -> Iterator[Row]:
     kernel_ms = 1e3 * wall["all"] / launches
-    more = modelled["all"] - wall["all"]
+    extra_s = modelled["all"] - wall["all"]
     missing = "" if kernel_ms >= _LEAST_MS else f"the kernel takes less than {_LEAST_MS} ms here"
     yield Row(NAME, f"{name}: a launch", kernel_ms, "ms")
     yield Row(NAME, "  the first one with a modelled clock", 1e3 * modelled["first"], "ms")
     yield Row(
         NAME,
         f"  more for the clock, of a run of {launches}",
-        *(100 * more / modelled["all"], "%", _GOAL_PERCENT),
+        100 * extra_s / modelled["all"],
+        "%",
+        _GOAL_PERCENT,
         missing=missing,
     )

@@ -48,11 +48,11 @@ def addition(driver: Driver, elements: int, launches: int) -> dict[str, float]:
     back = np.full_like(a, np.nan)
     pointers = [driver.upload(array) for array in (a, b, back)]
     arguments: list[Argument] = [*pointers, ctypes.c_int(elements)]
-    found = time_launches(driver, "vecadd", (-(-elements // 256), 1), (256, 1), arguments, launches)
+    times = time_launches(driver, "vecadd", (-(-elements // 256), 1), (256, 1), arguments, launches)
     driver.download(pointers[2], back)
     if not np.array_equal(back, a + b):
         raise WrongResult("vecadd")
-    return found
+    return times
 
 
 def product(driver: Driver, order: int, launches: int) -> dict[str, float]:
@@ -63,22 +63,22 @@ def product(driver: Driver, order: int, launches: int) -> dict[str, float]:
     pointers = [driver.upload(array) for array in (a, b, back)]
     arguments: list[Argument] = [*pointers, *(ctypes.c_int(order) for _ in range(3))]
     grid = (-(-order // 32), -(-order // 8))
-    found = time_launches(driver, "sgemm", grid, (32, 8), arguments, launches)
+    times = time_launches(driver, "sgemm", grid, (32, 8), arguments, launches)
     driver.download(pointers[2], back)
     if not np.allclose(back, a @ b, rtol=1e-4):
         raise WrongResult("sgemm")
-    return found
+    return times
 
 
 def main() -> None:
     """Measure both and print."""
     launches, elements, order = map(int, sys.argv[1:])
     driver = Driver()
-    both = {
+    times = {
         "vecadd": addition(driver, elements, launches),
         "sgemm": product(driver, order, launches),
     }
-    print(json.dumps(both))
+    print(json.dumps(times))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def measure() -> Section:
         with StandaloneNode([Path(place)], options) as node, node.admin() as admin:
             gpu = {"uuid": new_gpu_uuid(), "index": 0, "board": on_slice.BOARD}
             admin.call("configure", gpus=[gpu], budget_bytes=0)
-            made = admin.call(
+            instance = admin.call(
                 "create_instance", gpu_uuid=gpu["uuid"], profile=on_slice.WHOLE, start=0
             )
             environment = {
@@ -46,7 +46,7 @@ def measure() -> Section:
                     admin.call("set_sharing", shares={})
                     (alone,) = together(1, environment)
                     share = {"kind": kind, "replicas": sharers}
-                    admin.call("set_sharing", shares={made["uuid"]: share})
+                    admin.call("set_sharing", shares={instance["uuid"]: share})
                     rows += _rows(kind, alone, together(sharers, environment))
     return Section(NAME, tuple(rows))
 

@@ -36,11 +36,11 @@ def main() -> None:
         sys.exit("sgemm is wrong")
     print("ready", flush=True)
     sys.stdin.readline()
-    begin, done = time.perf_counter(), 0
+    begin, launch_count = time.perf_counter(), 0
     while time.perf_counter() - begin < seconds:
         once()
-        done += 1
-    print(done / (time.perf_counter() - begin), flush=True)
+        launch_count += 1
+    print(launch_count / (time.perf_counter() - begin), flush=True)
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ Try next (make shell puts kubectl on PATH):
 
 def kubectl(*arguments: str | Path) -> str:
     """Run kubectl and return its output; if it fails, exit with its error message."""
-    done = subprocess.run(["kubectl", *map(str, arguments)], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")
-    return done.stdout
+    process = subprocess.run(["kubectl", *map(str, arguments)], capture_output=True, text=True)
+    if process.returncode:
+        sys.exit(f"kubectl {' '.join(map(str, arguments))}: {process.stderr.strip()}")
+    return process.stdout
 
 
 def get(*arguments: str) -> Any:

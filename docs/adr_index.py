@@ -40,21 +40,21 @@ def records() -> list[Record]:
     Raises:
         ValueError: a record does not begin with title, status and keywords.
     """
-    found = []
+    heads = []
     for path in sorted(FOLDER.glob("[0-9]*.md")):
         head = _RECORD.match(path.read_text(encoding="utf-8"))
         if head is None:
             raise ValueError(f"{path.name}: expected '# N. Title', 'Status: …', 'Keywords: …'")
         number, title, status, keywords = head.groups()
-        found.append(Record(path.name, int(number), title, status, keywords))
-    return found
+        heads.append(Record(path.name, int(number), title, status, keywords))
+    return heads
 
 
 def render() -> str:
     """Return the text of the page."""
     return HEAD + "".join(
-        f"| {one.number} | [{one.title}]({one.file}) | {one.keywords} | {one.status} |\n"
-        for one in records()
+        f"| {head.number} | [{head.title}]({head.file}) | {head.keywords} | {head.status} |\n"
+        for head in records()
     )
 
 

@@ -45,27 +45,27 @@ def render() -> str:
 
 def _rows(schema: Any, values: Any, whole: Any, path: str) -> Iterator[str]:
     """Yield a row for each value; an object without properties is one value."""
-    for name, given in schema.get("properties", {}).items():
-        one = _resolve(given, whole)
+    for name, property_schema in schema.get("properties", {}).items():
+        resolved_schema = _resolve(property_schema, whole)
         where = f"{path}{name}"
         default = values.get(name) if isinstance(values, dict) else None
-        if one.get("properties") and isinstance(default, dict) and default:
-            yield from _rows(one, default, whole, f"{where}.")
+        if resolved_schema.get("properties") and isinstance(default, dict) and default:
+            yield from _rows(resolved_schema, default, whole, f"{where}.")
         elif where != "global":
-            meaning = given.get("description") or one.get("description") or ""
-            if choices := one.get("enum"):
+            meaning = property_schema.get("description") or resolved_schema.get("description") or ""
+            if choices := resolved_schema.get("enum"):
                 listed = ", ".join(json.dumps(choice) for choice in choices)
                 meaning = f"{meaning} One of {listed}.".strip()
             yield f"| `{where}` | {_default(default)} | {meaning.replace('|', chr(92) + '|')} |\n"
 
 
 def _resolve(schema: Any, whole: Any) -> Any:
-    found = schema
-    while reference := found.get("$ref"):
-        found = whole
+    target = schema
+    while reference := target.get("$ref"):
+        target = whole
         for part in reference.removeprefix("#/").split("/"):
-            found = found[part]
-    return found
+            target = target[part]
+    return target
 
 
 def _default(value: Any) -> str:

@@ -77,16 +77,16 @@ def _exporter() -> Iterator[str]:
         ("metric", "of", "type", "unit", "figure", "help", "from"),
         (
             (
-                one.name if is_of_dcgm(one) else _sample(one.name, one.kind),
+                family.name if is_of_dcgm(family) else _sample(family.name, family.kind),
                 of,
-                one.kind,
-                one.unit,
-                one.source,
-                one.help,
-                one.origin,
+                family.kind,
+                family.unit,
+                family.source,
+                family.help,
+                family.origin,
             )
             for of, families in rows
-            for one in families
+            for family in families
         ),
     )
 
@@ -97,25 +97,28 @@ def _operator() -> Iterator[str]:
         ("metric", "type", "labels", "unit", "help", "note"),
         (
             (
-                _sample(one.name, one.kind),
-                one.kind,
-                ", ".join(f"`{label}`" for label in one.labels),
-                one.unit,
-                one.help,
-                one.note,
+                _sample(declaration.name, declaration.kind),
+                declaration.kind,
+                ", ".join(f"`{label}`" for label in declaration.labels),
+                declaration.unit,
+                declaration.help,
+                declaration.note,
             )
-            for one in gpu_operator.metrics.declarations()
+            for declaration in gpu_operator.metrics.declarations()
         ),
     )
 
 
 def _process() -> Iterator[str]:
     families: list[Metric] = sorted(
-        ProcessCollector(registry=None).collect(), key=lambda one: one.name
+        ProcessCollector(registry=None).collect(), key=lambda family: family.name
     )
     yield from _table(
         ("metric", "type", "help"),
-        ((_sample(one.name, one.type), one.type, one.documentation) for one in families),
+        (
+            (_sample(family.name, family.type), family.type, family.documentation)
+            for family in families
+        ),
     )
 
 
@@ -124,13 +127,13 @@ def _agent() -> Iterator[str]:
         ("metric", "type", "labels and their values", "unit", "help"),
         (
             (
-                _sample(one.name, "counter"),
+                _sample(counter.name, "counter"),
                 "counter",
-                "; ".join(f"`{label}`: {', '.join(of)}" for label, of in one.values.items()),
-                one.unit,
-                one.help,
+                "; ".join(f"`{label}`: {', '.join(of)}" for label, of in counter.values.items()),
+                counter.unit,
+                counter.help,
             )
-            for one in device_plugin.metrics.COUNTERS
+            for counter in device_plugin.metrics.COUNTERS
         ),
     )
 

@@ -59,13 +59,15 @@ def read_version() -> str:
 
 def write_versions(folder: Path) -> None:
     """Write the list of the sites in a folder, and the page that leads to the newest."""
-    found = [one.parent.name for one in folder.glob("*/search") if _VERSION.match(one.parent.name)]
-    found.sort(key=lambda name: [int(part) for part in re.findall(r"\d+", name)], reverse=True)
+    versions = [
+        path.parent.name for path in folder.glob("*/search") if _VERSION.match(path.parent.name)
+    ]
+    versions.sort(key=lambda name: [int(part) for part in re.findall(r"\d+", name)], reverse=True)
     head = '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
-    rows = "".join(f'<li><a href="{one}/index.html">{one}</a></li>' for one in found)
+    rows = "".join(f'<li><a href="{version}/index.html">{version}</a></li>' for version in versions)
     title = "<title>Versions of Tessera's documentation</title>"
     (folder / "versions.html").write_text(f"{head}{title}<h1>Versions</h1><ul>{rows}</ul></html>\n")
-    lead = f'<meta http-equiv="refresh" content="0; url={found[0]}/index.html">'
+    lead = f'<meta http-equiv="refresh" content="0; url={versions[0]}/index.html">'
     (folder / "index.html").write_text(f"{head}{lead}<title>Tessera</title></html>\n")
 
 

@@ -48,10 +48,10 @@ def main() -> int:
         sys.stdout.write(page.render(summary.read_all(), look_ups.read()))
         return 0
     if options.look_ups:
-        found = look_ups.find_look_ups(CUDA_BINDINGS, _LOOKS_UP, _commit())
-        print(look_ups.describe(found))
+        driver_look_ups = look_ups.find_look_ups(CUDA_BINDINGS, _LOOKS_UP, _commit())
+        print(look_ups.describe(driver_look_ups))
         if options.record:
-            look_ups.write(found)
+            look_ups.write(driver_look_ups)
         return 0
     failed, selected = False, 0
     for name in options.client or CLIENTS:
@@ -88,18 +88,20 @@ def _run(client: Client, options: argparse.Namespace) -> int:
 
 def _run_files(suite: Suite, store: Store, files: list[str], chosen: list[str] | None) -> None:
     """Run the files of a suite that were not run before, and print what each found."""
-    tests = {name: [one for one in chosen or () if one.split("::")[0] == name] for name in files}
-    left = [one for one in files if not store.has(one) and (chosen is None or tests[one])]
+    tests = {name: [test for test in chosen or () if test.split("::")[0] == name] for name in files}
+    pending_files = [
+        file for file in files if not store.has(file) and (chosen is None or tests[file])
+    ]
     client = suite.client.name
-    with progress.track(client, len(left)) as shown:
-        for name in left:
-            shown.begin(name)
+    with progress.track(client, len(pending_files)) as progress_bar:
+        for name in pending_files:
+            progress_bar.begin(name)
             begin = time.monotonic()
             only = None if chosen is None else tests[name]
             keep = partial(store.put_part, name)
             run = run_file(suite, name, only, store.part(name), keep)
             store.put(name, list(run.outcomes.values()), _commit())
-            shown.advance()
+            progress_bar.advance()
             seconds = time.monotonic() - begin
             print(f"{client}: {name}: {run.count()} in {seconds:.0f} s", flush=True)
 
@@ -110,8 +112,10 @@ def _report(client: Client, suite: Suite, store: Store, options: argparse.Namesp
     if options.sample is None:
         missing = [name for name in suite.test_files() if not store.has(name)]
         if missing:
-            left = [test for test in collect(suite) if test.split("::")[0] in missing]
-            outcomes += [Outcome(test, "not run", message="the run ended before") for test in left]
+            unrun_tests = [test for test in collect(suite) if test.split("::")[0] in missing]
+            outcomes += [
+                Outcome(test, "not run", message="the run ended before") for test in unrun_tests
+            ]
             print(f"{client.name}: {len(missing)} test files have not been run")
     whole = summary.summarize(
         client,

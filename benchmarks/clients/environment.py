@@ -53,9 +53,9 @@ def install(client: Client) -> None:
     Raises:
         NotInstalled: a package is not available; with the end of pip's output.
     """
-    wanted = json.dumps([client.packages, client.without, RUNNERS])
+    requested_packages = json.dumps([client.packages, client.without, RUNNERS])
     stamp = venv_of(client).parent / "installed.json"
-    if stamp.exists() and stamp.read_text() == wanted:
+    if stamp.exists() and stamp.read_text() == requested_packages:
         return
     shutil.rmtree(venv_of(client), ignore_errors=True)
     venv_of(client).parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def install(client: Client) -> None:
     _run([*pip, "install", "-q", *runners, *client.packages])
     if client.without:
         _run([*pip, "uninstall", "-q", "-y", *client.without])
-    stamp.write_text(wanted)
+    stamp.write_text(requested_packages)
 
 
 def versions(client: Client) -> dict[str, str]:
@@ -75,14 +75,14 @@ def versions(client: Client) -> dict[str, str]:
     return {package["name"]: package["version"] for package in json.loads(listed)}
 
 
-def checkout(repository: Repository, given: Path | None) -> Path:
+def checkout(repository: Repository, local_folder: Path | None) -> Path:
     """Return a folder with the repository at its tag: the given one, or a clone.
 
     Raises:
         NotInstalled: git cannot clone it; with the remedy.
     """
-    if given is not None:
-        return given.resolve()
+    if local_folder is not None:
+        return local_folder.resolve()
     target = OUT / "checkouts" / f"{repository.url.rsplit('/', 1)[1]}-{repository.tag}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def checkout(repository: Repository, given: Path | None) -> Path:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NotInstalled(f"{' '.join(command[:4])} …: {done.stderr.strip()[-1500:]}")
-    return done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise NotInstalled(f"{' '.join(command[:4])} …: {process.stderr.strip()[-1500:]}")
+    return process.stdout

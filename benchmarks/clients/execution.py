@@ -70,7 +70,9 @@ def _read_interrupted(suite: Suite) -> FileRun:
     """Read what a process had reported when it was interrupted, without the test that ran."""
     with (folder_of(suite.client) / "scratch" / "results.jsonl").open() as lines:
         run = read_run(lines, _INTERRUPTED)
-    ended = {name: one for name, one in run.outcomes.items() if one.outcome != _INTERRUPTED}
+    ended = {
+        name: outcome for name, outcome in run.outcomes.items() if outcome.outcome != _INTERRUPTED
+    }
     return FileRun(run.tests, ended)
 
 
@@ -97,10 +99,22 @@ def _run_pytest(
         chosen.write_text(json.dumps(list(only)))
         environment["TESSERA_CLIENT_ONLY"] = str(chosen)
     pytest = [
-        *(str(python_of(client)), "-m", "pytest", "-q", "-p", "tessera_reporter"),
-        *("-p", "no:cacheprovider", "--rootdir", str(suite.tests)),
-        *("--confcutdir", str(suite.tests)),
-        *("--timeout", str(client.test_limit_s), "--timeout-method", "thread"),
+        str(python_of(client)),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tessera_reporter",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(suite.tests),
+        "--confcutdir",
+        str(suite.tests),
+        "--timeout",
+        str(client.test_limit_s),
+        "--timeout-method",
+        "thread",
         *(suite.expand(argument) for argument in client.arguments),
         *(["--collect-only"] if collect else []),
         *paths,

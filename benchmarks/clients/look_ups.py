@@ -39,15 +39,15 @@ def find_look_ups(client: Client, program: str, tessera: str) -> LookUps:
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
         command = [*TESSERA, "run", "--board", client.board, "--"]
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, str(python_of(client)), "-c", program],
             env={**os.environ, "TESSERA_TRACE": str(trace), "PYTHONPATH": ""},
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode:
-            raise NotInstalled(done.stderr[-1500:])
+        if process.returncode:
+            raise NotInstalled(process.stderr[-1500:])
         named = read_trace(trace.read_text(errors="replace").splitlines())
     unsupported = find_unsupported(named, load(_LIBCUDA).functions)
     return LookUps(f"{client.name} {client.version}", tessera, len(named), unsupported)
@@ -57,18 +57,22 @@ def read_trace(lines: Iterable[str]) -> dict[str, int]:
     """Return the names that a trace has, each with the highest CUDA version that it had."""
     named: dict[str, int] = {}
     for line in lines:
-        if found := _LINE.search(line):
-            named[found[1]] = max(named.get(found[1], 0), int(found[2]))
+        if match := _LINE.search(line):
+            named[match[1]] = max(named.get(match[1], 0), int(match[2]))
     return named
 
 
 def find_unsupported(named: dict[str, int], functions: Iterable[Function]) -> tuple[str, ...]:
     """Return the names whose symbol for the version is not supported, or that have none."""
-    known = list(functions)
+    known_functions = list(functions)
 
     def is_supported(name: str, version: int) -> bool:
-        mine = [one for one in known if one.name == name and one.since <= version]
-        return bool(max(mine, key=lambda one: one.since).kind) if mine else False
+        mine = [
+            function
+            for function in known_functions
+            if function.name == name and function.since <= version
+        ]
+        return bool(max(mine, key=lambda function: function.since).kind) if mine else False
 
     return tuple(sorted(name for name, version in named.items() if not is_supported(name, version)))
 
@@ -87,11 +91,11 @@ def read() -> LookUps:
 
 def describe(look_ups: LookUps) -> str:
     """Say in a paragraph how many functions are supported, and which are not."""
-    left = look_ups.unsupported
+    unsupported = look_ups.unsupported
     return (
         f"{look_ups.client} looks up {look_ups.count:,} functions of the driver by name;"
-        f" {look_ups.count - len(left):,} of them are supported (commit {look_ups.tessera})."
+        f" {look_ups.count - len(unsupported):,} of them are supported (commit {look_ups.tessera})."
         " [CUDA support](cuda-support.md) has each one's class. The others are:\n"
-        + ", ".join(f"`{name}`" for name in left)
+        + ", ".join(f"`{name}`" for name in unsupported)
         + ".\n"
     )

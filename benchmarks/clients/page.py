@@ -67,8 +67,12 @@ def _row(client: Client, summary: Summary | None) -> str:
     passed = summary.count("passed", "xfailed")
     missed, pending = summary.count(*MISSED), summary.pending
     numbers = (
-        *(summary.total, passed, summary.count("skipped")),
-        *(missed, wrong, pending),
+        summary.total,
+        passed,
+        summary.count("skipped"),
+        missed,
+        wrong,
+        pending,
     )
     return f"| {name} | {whose} | {' | '.join(f'{n:,}' for n in numbers)} | {client.goal} |"
 
@@ -82,11 +86,12 @@ def section(client: Client, summary: Summary) -> str:
     """Return what is known of one client: versions, command, misses and skips by reason."""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(summary.versions.items()))
     counts = ", ".join(f"{count:,} {outcome}" for outcome, count in summary.counts.items())
-    left = summary.pending if summary.suite_tests is not None else 0
+    pending = summary.pending if summary.suite_tests is not None else 0
     lines = [
         f"## {client.name} {client.version}",
         f"`{summary.command}` on {summary.board}, commit {summary.tessera}, {summary.date}:",
-        f"{counts}." + (f" {left:,} of the suite's {summary.total:,} not run." if left else ""),
+        f"{counts}."
+        + (f" {pending:,} of the suite's {summary.total:,} not run." if pending else ""),
         *_rates(summary),
         *([summary.note] if summary.note else []),
         f"Packages: {versions}.",
@@ -113,10 +118,10 @@ def _rates(summary: Summary) -> Iterable[str]:
     if (
         first.kind == Kind.KNOWN
         and 2 * first.count > missed
-        and (rest := passed + missed - first.count)
+        and (remaining_count := passed + missed - first.count)
     ):
         text += f"; without the {first.count:,} of the first reason below it is"
-        text += f" {passed:,} of {rest:,} ({100 * passed / rest:.1f} %)"
+        text += f" {passed:,} of {remaining_count:,} ({100 * passed / remaining_count:.1f} %)"
     yield text + "."
 
 
@@ -125,8 +130,8 @@ def _group_rows(groups: tuple[Group, ...]) -> Iterable[str]:
         path, mark, test = entry.example.partition("::")
         example = _cell(path.rsplit("/", 1)[-1] + mark + test)
         yield f"| {entry.count:,} | {entry.kind} | {_cell(entry.reason)} | `{example}` |"
-    if rest := sum(entry.count for entry in groups[_MOST_GROUPS:]):
-        yield f"| {rest:,} | | other reasons, {len(groups) - _MOST_GROUPS} in number | |"
+    if remaining_count := sum(entry.count for entry in groups[_MOST_GROUPS:]):
+        yield f"| {remaining_count:,} | | other reasons, {len(groups) - _MOST_GROUPS} in number | |"
 
 
 def _cell(text: str) -> str:

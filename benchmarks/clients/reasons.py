@@ -42,12 +42,12 @@ _WITHOUT_RESULT = {
 }
 
 
-def find_reason(outcome: Outcome, known: Sequence[Known] = ()) -> tuple[Kind, str]:
+def find_reason(outcome: Outcome, known_reasons: Sequence[Known] = ()) -> tuple[Kind, str]:
     """Return the kind of a miss and a short reason, equal for misses of one cause."""
     if outcome.outcome in _WITHOUT_RESULT:
         return _WITHOUT_RESULT[outcome.outcome]
     text = "\n".join((outcome.headline, outcome.message, outcome.output, *outcome.calls))
-    for entry in known:
+    for entry in known_reasons:
         if re.search(entry.pattern, f"{outcome.test}\n{text}"):
             return Kind.KNOWN, entry.reason
     failed = [call.split("=") for call in outcome.calls]
@@ -58,12 +58,12 @@ def find_reason(outcome: Outcome, known: Sequence[Known] = ()) -> tuple[Kind, st
     for name, code in failed:
         if code == _NO_BINARY:
             return Kind.UNSUPPORTED, f"`{name}` of a cubin (machine code)"
-    if found := _CUDA_ERROR.search(outcome.headline):
+    if match := _CUDA_ERROR.search(outcome.headline):
         by = f" from `{failed[-1][0]}`" if failed else ""
         line = _our_line(outcome)
-        return Kind.DRIVER_ERROR, f"`{found[1]}`{by}{': ' + line if line else ''}"
-    if found := _PTXAS_LINE.search(text):
-        return Kind.UNSUPPORTED, f"`ptxas`: {_shorten(found[1])}"
+        return Kind.DRIVER_ERROR, f"`{match[1]}`{by}{': ' + line if line else ''}"
+    if match := _PTXAS_LINE.search(text):
+        return Kind.UNSUPPORTED, f"`ptxas`: {_shorten(match[1])}"
     headline = outcome.headline.strip()
     if headline.startswith(("AssertionError", "assert")):
         kind = Kind.WRONG_VALUE if _VALUES_DIFFER.search(headline) else Kind.OTHER
@@ -92,8 +92,8 @@ def _detail_of(name: str, outcome: Outcome) -> str:
 
 
 def _our_line(outcome: Outcome) -> str:
-    found = _OUR_LINE.search(outcome.output)
-    return _shorten(found[1]) if found else ""
+    match = _OUR_LINE.search(outcome.output)
+    return _shorten(match[1]) if match else ""
 
 
 def _shorten(text: str) -> str:

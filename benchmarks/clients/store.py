@@ -52,22 +52,28 @@ class Store:
 
     def put(self, name: str, outcomes: list[Outcome], commit: str) -> None:
         """Keep the outcomes of a test file, which ran on a commit."""
-        kept = {"commit": commit, "outcomes": [asdict(one) for one in outcomes]}
-        self._path(name).write_text(json.dumps(kept, indent=0))
+        record = {"commit": commit, "outcomes": [asdict(outcome) for outcome in outcomes]}
+        self._path(name).write_text(json.dumps(record, indent=0))
         self._path(name).with_suffix(".part").unlink(missing_ok=True)
 
     def put_part(self, name: str, run: FileRun) -> None:
         """Keep what is known of a test file that has not ended."""
-        kept = {"tests": run.tests, "outcomes": [asdict(one) for one in run.outcomes.values()]}
-        self._path(name).with_suffix(".part").write_text(json.dumps(kept, indent=0))
+        record = {
+            "tests": run.tests,
+            "outcomes": [asdict(outcome) for outcome in run.outcomes.values()],
+        }
+        self._path(name).with_suffix(".part").write_text(json.dumps(record, indent=0))
 
     def part(self, name: str) -> FileRun | None:
         """Return what an interrupted run found of a test file, or None."""
         path = self._path(name).with_suffix(".part")
         if not path.exists():
             return None
-        kept = json.loads(path.read_text())
-        return FileRun(kept["tests"], {one.test: one for one in map(_outcome, kept["outcomes"])})
+        record = json.loads(path.read_text())
+        return FileRun(
+            record["tests"],
+            {outcome.test: outcome for outcome in map(_outcome, record["outcomes"])},
+        )
 
     def outcomes(self) -> Iterator[Outcome]:
         """Read the outcomes of all test files."""

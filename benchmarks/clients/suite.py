@@ -47,8 +47,8 @@ class Suite:
 
     def test_files(self) -> list[str]:
         """Return the test files of the suite, relative to its folder, in order."""
-        found = {path for pattern in self.client.tests for path in self.tests.glob(pattern)}
-        names = {str(path.relative_to(self.tests)) for path in found if path.is_file()}
+        paths = {path for pattern in self.client.tests for path in self.tests.glob(pattern)}
+        names = {str(path.relative_to(self.tests)) for path in paths if path.is_file()}
         return sorted(
             name for name in names if not any(Path(name).match(p) for p in self.client.ignored)
         )

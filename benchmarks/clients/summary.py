@@ -79,8 +79,12 @@ def group(
 
 
 def _sorted(groups: dict[tuple[str, str], list[str]]) -> tuple[Group, ...]:
-    made = [Group(str(kind), why, len(tests), tests[0]) for (kind, why), tests in groups.items()]
-    return tuple(sorted(made, key=lambda entry: (-entry.count, entry.kind, entry.reason)))
+    unsorted_groups = [
+        Group(str(kind), why, len(tests), tests[0]) for (kind, why), tests in groups.items()
+    ]
+    return tuple(
+        sorted(unsorted_groups, key=lambda entry: (-entry.count, entry.kind, entry.reason))
+    )
 
 
 def summarize(
@@ -91,9 +95,9 @@ def summarize(
     **about: str,
 ) -> Summary:
     """Summarize a run; ``about`` are command, commit, date and source."""
-    known = list(outcomes)
-    misses, skips = group(client, known)
-    counts = dict(sorted(Counter(outcome.outcome for outcome in known).items()))
+    all_outcomes = list(outcomes)
+    misses, skips = group(client, all_outcomes)
+    counts = dict(sorted(Counter(outcome.outcome for outcome in all_outcomes).items()))
     named = {name: version for name, version in versions.items() if name.lower() in _named(client)}
     return Summary(
         client.name, client.version, board=client.device, versions=named, counts=counts,
@@ -116,8 +120,8 @@ def write(summary: Summary) -> Path:
 
 def read_all() -> dict[str, Summary]:
     """Return the recorded summaries by client."""
-    found = (json.loads(path.read_text()) for path in sorted(RECORDED.glob("*.json")))
-    return {fields["client"]: from_json(fields) for fields in found}
+    documents = (json.loads(path.read_text()) for path in sorted(RECORDED.glob("*.json")))
+    return {fields["client"]: from_json(fields) for fields in documents}
 
 
 def as_json(summary: Summary) -> dict[str, Any]:

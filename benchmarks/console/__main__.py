@@ -82,8 +82,8 @@ class Rig:
     def memory_mib(self, line: str) -> float:
         """Return a line of /proc/PID/status in MiB."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = next(one for one in text.splitlines() if one.startswith(line))
-        return int(found.split()[1]) / 1024
+        field_line = next(row for row in text.splitlines() if row.startswith(line))
+        return int(field_line.split()[1]) / 1024
 
     def cpu_s(self) -> float:
         """Return the CPU time that the console has used."""
@@ -129,13 +129,13 @@ def main() -> None:
         options.pictures.mkdir(parents=True, exist_ok=True)
         asyncio.run(_take_pictures(options.pictures))
         return
-    found = asyncio.run(_measure(options.nodes))
+    figures = asyncio.run(_measure(options.nodes))
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
     else:
-        for name, value in found.items():
+        for name, value in figures.items():
             print(f"{name:<58} {value!s:<10} {compare(name, value)}".rstrip())
-    sys.exit(not all(name in found and found[name] <= goal for name, goal in GOALS.items()))
+    sys.exit(not all(name in figures and figures[name] <= goal for name, goal in GOALS.items()))
 
 
 def compare(name: str, value: float) -> str:
@@ -158,9 +158,13 @@ async def open_rig(nodes: int, *, alike: bool, hostile_names: bool = False) -> A
             file = _write_kubeconfig(folder, port)
             began = time.monotonic()
             console = await asyncio.create_subprocess_exec(
-                *("env", "--default-signal=INT"),  # a shell's background jobs ignore it
+                "env",
+                "--default-signal=INT",  # a shell's background jobs ignore it
                 Path(sys.executable).with_name("tessera"),
-                *("ui", "--no-browser", "--kubeconfig", file),
+                "ui",
+                "--no-browser",
+                "--kubeconfig",
+                file,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
@@ -186,10 +190,10 @@ class _Loopback(AbstractResolver):
     ) -> list[ResolveResult]:
         """Return 127.0.0.1."""
         del family
-        found = ResolveResult(
+        address = ResolveResult(
             hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0
         )
-        return [found]
+        return [address]
 
     async def close(self) -> None:
         """Do nothing."""
@@ -204,7 +208,7 @@ def new_session() -> aiohttp.ClientSession:
 
 
 async def _measure(nodes: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"nodes": nodes, "load average before": os.getloadavg()[0]}
+    figures: dict[str, Any] = {"nodes": nodes, "load average before": os.getloadavg()[0]}
     async with (
         open_rig(nodes, alike=True) as rig,
         new_session() as session,
@@ -214,26 +218,26 @@ async def _measure(nodes: int) -> dict[str, Any]:
             if "still loading" not in await _text(session, rig.base):
                 break
             await asyncio.sleep(0.2)
-        found["lists complete after (s)"] = round(time.monotonic() - rig.started_s, 2)
+        figures["lists complete after (s)"] = round(time.monotonic() - rig.started_s, 2)
         await asyncio.sleep(8)  # the maps are rendered in advance
-        found["CPU until then (s)"] = round(rig.cpu_s(), 2)
+        figures["CPU until then (s)"] = round(rig.cpu_s(), 2)
         times = [await _time(session, rig.base) for _ in range(9)]
-        found["page of the fleet, median of 9 (ms)"] = round(1000 * statistics.median(times), 1)
-        found["page of the fleet (MB)"] = round(len(await _text(session, rig.base)) / 1e6, 2)
-        found["update, median of 9 (ms)"] = round(1000 * await _update(session, rig, 9), 1)
-        found["resident memory (MiB)"] = round(rig.memory_mib("VmRSS"), 1)
-        found["idle, no viewer (cores)"] = await _idle(rig)
+        figures["page of the fleet, median of 9 (ms)"] = round(1000 * statistics.median(times), 1)
+        figures["page of the fleet (MB)"] = round(len(await _text(session, rig.base)) / 1e6, 2)
+        figures["update, median of 9 (ms)"] = round(1000 * await _update(session, rig, 9), 1)
+        figures["resident memory (MiB)"] = round(rig.memory_mib("VmRSS"), 1)
+        figures["idle, no viewer (cores)"] = await _idle(rig)
         async with contextlib.AsyncExitStack() as viewers:
             for _ in range(VIEWERS):
                 answer = session.get(f"{rig.base}/stream")
                 await viewers.enter_async_context(answer)
-            found[f"idle, {VIEWERS} viewers (cores)"] = await _idle(rig)
-            found[f"resident memory, {VIEWERS} viewers (MiB)"] = round(rig.memory_mib("VmRSS"), 1)
-        found["peak of resident memory (MiB)"] = round(rig.memory_mib("VmHWM"), 1)
+            figures[f"idle, {VIEWERS} viewers (cores)"] = await _idle(rig)
+            figures[f"resident memory, {VIEWERS} viewers (MiB)"] = round(rig.memory_mib("VmRSS"), 1)
+        figures["peak of resident memory (MiB)"] = round(rig.memory_mib("VmHWM"), 1)
         if browser.find_program():
-            found |= await _paint(rig)
-    found["load average after"] = os.getloadavg()[0]
-    return found
+            figures |= await _paint(rig)
+    figures["load average after"] = os.getloadavg()[0]
+    return figures
 
 
 async def _paint(rig: Rig) -> dict[str, Any]:
@@ -302,9 +306,9 @@ async def _read_until(events: aiohttp.ClientResponse, part: bytes) -> None:
 
 
 async def _idle(rig: Rig) -> float:
-    before = rig.cpu_s()
+    start_cpu_s = rig.cpu_s()
     await asyncio.sleep(IDLE_S)
-    return round((rig.cpu_s() - before) / IDLE_S, 4)
+    return round((rig.cpu_s() - start_cpu_s) / IDLE_S, 4)
 
 
 async def _time(session: aiohttp.ClientSession, url: str) -> float:
@@ -377,9 +381,9 @@ def _write_kubeconfig(folder: str, port: int) -> Path:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 async def _wait_for_port(port: int) -> None:

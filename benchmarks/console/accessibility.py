@@ -42,7 +42,9 @@ async def check(page: Page, url: str, axe: str) -> list[str]:
         await page.show_as(1280, 800, dark=dark)
         async for name in open_all(page, url):
             await page.evaluate(f"{axe}; true")
-            findings += [f"{name}: {one}" for one in json.loads(await page.evaluate(_RUN))]
+            findings += [
+                f"{name}: {violation}" for violation in json.loads(await page.evaluate(_RUN))
+            ]
     await page.show_as(390, 800)
     async for name in open_all(page, url):
         if await page.evaluate(_SCROLLS):

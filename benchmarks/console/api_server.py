@@ -31,18 +31,18 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
 
     def routes(kind: kinds.Kind) -> list[Route]:
         async def answer(request: Request) -> Response:
-            given = request.query_params
-            if given.get("watch"):
+            query = request.query_params
+            if query.get("watch"):
                 return StreamingResponse(
-                    follow(kind.name, float(given.get("timeoutSeconds", "60"))),
+                    follow(kind.name, float(query.get("timeoutSeconds", "60"))),
                     media_type="application/json",
                 )
             chosen = Chosen(
                 request.path_params.get("namespace", ""),
-                labels=given.get("labelSelector", ""),
-                fields=given.get("fieldSelector", ""),
+                labels=query.get("labelSelector", ""),
+                fields=query.get("fieldSelector", ""),
             )
-            page = await cluster.page(kind.name, chosen, given.get("continue", ""))
+            page = await cluster.page(kind.name, chosen, query.get("continue", ""))
             return JSONResponse(page)
 
         prefix = f"/apis/{kind.group}" if kind.group else "/api"
@@ -79,13 +79,13 @@ def make_app(cluster: synthetic.SyntheticCluster) -> Starlette:
             return PlainTextResponse(scenes.read_exporter(cluster, pod, time.monotonic() - began))
         return PlainTextResponse(scenes.metrics_of(pod, 100 + time.monotonic() - began))
 
-    others = [
+    fixed_routes = [
         Route("/touch", touch, methods=["POST"]),
         Route("/delete", delete, methods=["POST"]),
         Route("/api/v1/namespaces/{namespace}/pods/{pod}/proxy/metrics", read_pod),
     ]
-    lists = (one for kind in kinds.KINDS for one in routes(kind))
-    return Starlette(routes=[*lists, *others])
+    lists = (route for kind in kinds.KINDS for route in routes(kind))
+    return Starlette(routes=[*lists, *fixed_routes])
 
 
 def main() -> None:

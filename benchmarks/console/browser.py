@@ -37,12 +37,12 @@ class Page:
 
     async def evaluate(self, expression: str) -> Any:
         """Return the value of an expression; a promise is awaited."""
-        found = await self.call(
+        reply = await self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
-        if "exceptionDetails" in found:
-            raise RuntimeError(str(found["exceptionDetails"]))
-        return found["result"].get("value")
+        if "exceptionDetails" in reply:
+            raise RuntimeError(str(reply["exceptionDetails"]))
+        return reply["result"].get("value")
 
     async def open(self, url: str) -> None:
         """Open a URL and wait until the page has loaded and painted."""
@@ -80,8 +80,8 @@ class Page:
 
     async def save(self, file: Path) -> None:
         """Write a picture of the window."""
-        found = await self.call("Page.captureScreenshot", format="png")
-        await asyncio.to_thread(file.write_bytes, base64.b64decode(found["data"]))
+        screenshot = await self.call("Page.captureScreenshot", format="png")
+        await asyncio.to_thread(file.write_bytes, base64.b64decode(screenshot["data"]))
 
 
 def find_program() -> str:
@@ -108,14 +108,14 @@ def _renderers(browser: int) -> Iterator[int]:
 
 def _private_bytes(process: int) -> int:
     lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    return 1024 * sum(int(one.split()[1]) for one in lines if one.startswith("Private_"))
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
 
 
 def _read_port(profile: str) -> str:
     """Return the port of the protocol; empty until the browser has written it."""
     with contextlib.suppress(OSError):
-        first, *rest = Path(profile, "DevToolsActivePort").read_text().split("\n")
-        return first if rest else ""
+        first, *remaining_lines = Path(profile, "DevToolsActivePort").read_text().split("\n")
+        return first if remaining_lines else ""
     return ""
 
 
@@ -144,7 +144,7 @@ async def open_browser() -> AsyncIterator[Page]:
             async with aiohttp.ClientSession() as session:
                 async with session.get(f"http://127.0.0.1:{port}/json") as answer:
                     tabs = await answer.json()
-                tab = next(one for one in tabs if one["type"] == "page")
+                tab = next(target for target in tabs if target["type"] == "page")
                 url = tab["webSocketDebuggerUrl"]
                 async with session.ws_connect(url, max_msg_size=64 << 20) as socket:
                     yield Page(socket, process.pid)

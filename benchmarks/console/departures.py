@@ -43,10 +43,12 @@ async def check(page: Page, url: str, delete: Callable[[str, str], Awaitable[obj
             findings.append(f"{path}: the last known facts are not shown")
         if await page.evaluate(_DRAWINGS):
             findings.append(f"{path}: a drawing is still shown")
-        before = await page.evaluate(_LOADS)
+        load_count = await page.evaluate(_LOADS)
         await asyncio.sleep(_REST_S)
-        if (after := await page.evaluate(_LOADS)) != before:
-            findings.append(f"{path}: {after - before} requests after the object is gone")
+        if (later_load_count := await page.evaluate(_LOADS)) != load_count:
+            findings.append(
+                f"{path}: {later_load_count - load_count} requests after the object is gone"
+            )
         await page.open(base + path)
         status = "performance.getEntriesByType('navigation')[0].responseStatus"
         if await page.evaluate(status) != 404:

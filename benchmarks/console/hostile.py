@@ -55,9 +55,9 @@ def make_hostile(cluster: SyntheticCluster) -> SyntheticCluster:
 
 def _change(value: Any, key: str) -> Any:
     if isinstance(value, dict):
-        return {name: _change(one, name) for name, one in value.items()}
+        return {name: _change(member, name) for name, member in value.items()}
     if isinstance(value, list):
-        return [_change(one, key) for one in value]
+        return [_change(element, key) for element in value]
     if not isinstance(value, str) or value in ("default", "Healthy"):
         return value
     suffix = TEXTS[sum(value.encode()) % len(TEXTS)]
@@ -75,33 +75,33 @@ async def crawl(page: Page, url: str) -> tuple[int, list[str]]:
     await page.call("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
     await page.show_as(390, 800)
     await page.open(url)
-    waiting, seen, alike = deque(["/"]), {"/"}, Counter[str]()
+    waiting, queued_links, alike = deque(["/"]), {"/"}, Counter[str]()
     findings: list[str] = []
     while waiting:
         path = waiting.popleft()
         await page.open(base + path)
-        found = json.loads(await page.evaluate(_STATE))
-        findings += [f"{path[:120]}: {problem}" for problem in describe_problems(found)]
-        for link in found["links"]:
+        state = json.loads(await page.evaluate(_STATE))
+        findings += [f"{path[:120]}: {problem}" for problem in describe_problems(state)]
+        for link in state["links"]:
             link = link.partition("#")[0]
             kind = re.sub(r"[^/?&=]{20,}|\d+", "*", link)[:60]
-            if link not in seen and alike[kind] < _MOST_ALIKE:
-                seen.add(link)
+            if link not in queued_links and alike[kind] < _MOST_ALIKE:
+                queued_links.add(link)
                 alike[kind] += 1
                 waiting.append(link)
-    return len(seen), findings
+    return len(queued_links), findings
 
 
-def describe_problems(found: dict[str, Any]) -> list[str]:
+def describe_problems(state: dict[str, Any]) -> list[str]:
     """Return what is wrong with a page."""
     return [
         text
         for wrong, text in (
-            (found["status"] >= 400, f"the answer has status {found['status']}"),
-            (found["alerted"], "a script of a name ran"),
-            (found["violated"], f"the policy refused {found['violated']}"),
-            (found["foreign"], "the page has a script, an image or a frame that is not its own"),
-            (found["wide"], "the page is wider than a narrow window"),
+            (state["status"] >= 400, f"the answer has status {state['status']}"),
+            (state["alerted"], "a script of a name ran"),
+            (state["violated"], f"the policy refused {state['violated']}"),
+            (state["foreign"], "the page has a script, an image or a frame that is not its own"),
+            (state["wide"], "the page is wider than a narrow window"),
         )
         if wrong
     ]

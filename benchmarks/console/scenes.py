@@ -29,12 +29,12 @@ _COUNTERS: Final = {  # of an instance, with their growth per second
 
 def add_rollout(cluster: SyntheticCluster) -> None:
     """Add a layout whose change waits for pods on some GPUs, and was rolled back on one."""
-    now = datetime.datetime.now(datetime.UTC)
+    current_time = datetime.datetime.now(datetime.UTC)
     why = "not done in 600 s, rolled back to 7g.80gb@0: 7g.80gb@0 is held by pod ci/ci-0815-0"
-    gpus = [one for one in cluster.objects["GPU"].values() if one["spec"]["nodeName"] in _NODES]
+    gpus = [gpu for gpu in cluster.objects["GPU"].values() if gpu["spec"]["nodeName"] in _NODES]
     for number, gpu in enumerate(gpus):
         gpu["spec"] |= {"layout": "halves", "instances": _HALVES}
-        begun = now - datetime.timedelta(seconds=60 + 20 * number)
+        begun = current_time - datetime.timedelta(seconds=60 + 20 * number)
         notes = {CHANGED_AT: begun.isoformat(timespec="seconds")}
         if number == 1:
             notes |= {ROLLED_BACK: "uid-halves/1", ROLLED_BACK_WHY: why}
@@ -44,7 +44,7 @@ def add_rollout(cluster: SyntheticCluster) -> None:
         "status": "True",
         "reason": "DeadlineExceeded",
         "message": f"{gpus[1]['metadata']['name']}: {why}",
-        "lastTransitionTime": now.isoformat(timespec="seconds"),
+        "lastTransitionTime": current_time.isoformat(timespec="seconds"),
     }
     metadata = {"name": "halves", "uid": "uid-halves", "generation": 1}
     metadata["creationTimestamp"] = "2025-01-01T00:00:00Z"
@@ -117,8 +117,8 @@ def lose_gpu(cluster: SyntheticCluster) -> None:
     gpu = cluster.objects["GPU"].get(LOST)
     if gpu is not None:
         gpu["status"] |= {"health": "Unhealthy", "lost": True}
-        for one in gpu["status"]["slices"]:
-            one["health"] = "Unhealthy: Xid 79 (GPU has fallen off the bus)"
+        for gpu_slice in gpu["status"]["slices"]:
+            gpu_slice["health"] = "Unhealthy: Xid 79 (GPU has fallen off the bus)"
         cluster.put("GPU", gpu)
 
 
@@ -165,23 +165,25 @@ def _export(cluster: SyntheticCluster, age_s: float) -> Iterator[str]:
         yield f'DCGM_FI_DEV_GPU_UTIL{{gpu="{index}"}} {100 * busy:.0f}'
         yield f'DCGM_FI_PROF_PCIE_RX_BYTES{{gpu="{index}"}} {3e9 * busy:.0f}'
         yield f'DCGM_FI_PROF_PCIE_TX_BYTES{{gpu="{index}"}} {4e8 * busy:.0f}'
-        for one in status["slices"]:
+        for gpu_slice in status["slices"]:
             labels = f'gpu="{index}"'
-            if one["profile"] != geometry.WHOLE:
-                place = Place(one["profile"], one["start"], one.get("computeStart"))
+            if gpu_slice["profile"] != geometry.WHOLE:
+                place = Place(
+                    gpu_slice["profile"], gpu_slice["start"], gpu_slice.get("computeStart")
+                )
                 number = board.instance(*place)
                 gi_id = board.number_of(number.start, number.profile.size)
-                labels += f',GPU_I_PROFILE="{one["profile"]}",GPU_I_ID="{gi_id}"'
-                if one.get("computeStart") is not None:
-                    labels += f',GPU_CI_ID="{one["computeStart"]}"'
-            for holder in one["holders"][:1]:
+                labels += f',GPU_I_PROFILE="{gpu_slice["profile"]}",GPU_I_ID="{gi_id}"'
+                if gpu_slice.get("computeStart") is not None:
+                    labels += f',GPU_CI_ID="{gpu_slice["computeStart"]}"'
+            for holder in gpu_slice["holders"][:1]:
                 labels += f',namespace="{holder["namespace"]}",pod="{holder["name"]}"'
-            active = busy if one["holders"] else 0
+            active = busy if gpu_slice["holders"] else 0
             yield f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} {active:.2f}"
-            used = one["memoryUsedBytes"] * (0.8 + 0.2 * busy) / 2**20
+            used = gpu_slice["memoryUsedBytes"] * (0.8 + 0.2 * busy) / 2**20
             yield f"DCGM_FI_DEV_FB_USED{{{labels}}} {used:.0f}"
-            yield f"DCGM_FI_DEV_FB_FREE{{{labels}}} {one['memoryBytes'] / 2**20 - used:.0f}"
-            yield f"tessera_contexts{{{labels}}} {bool(one['holders']):d}"
+            yield f"DCGM_FI_DEV_FB_FREE{{{labels}}} {gpu_slice['memoryBytes'] / 2**20 - used:.0f}"
+            yield f"tessera_contexts{{{labels}}} {bool(gpu_slice['holders']):d}"
             for name, pace in _COUNTERS.items():
                 yield f"{name}{{{labels}}} {pace * active * age_s:.0f}"
 
@@ -189,15 +191,15 @@ def _export(cluster: SyntheticCluster, age_s: float) -> Iterator[str]:
 def add_holders(cluster: SyntheticCluster) -> None:
     """Add the pods that hold slices, as far as they do not exist."""
     for gpu in cluster.objects["GPU"].values():
-        for one in gpu["status"]["slices"]:
-            for holder in one["holders"]:
+        for gpu_slice in gpu["status"]["slices"]:
+            for holder in gpu_slice["holders"]:
                 key = f"{holder['namespace']}/{holder['name']}"
                 if key not in cluster.objects.get("Pod", {}):
-                    cluster.put("Pod", _make_holder(gpu, one, holder))
+                    cluster.put("Pod", _make_holder(gpu, gpu_slice, holder))
 
 
-def _make_holder(gpu: Document, one: Document, holder: Document) -> Document:
-    limits = {f"gpu.tessera.dev/mig-{one['profile']}": "1"}
+def _make_holder(gpu: Document, gpu_slice: Document, holder: Document) -> Document:
+    limits = {f"gpu.tessera.dev/mig-{gpu_slice['profile']}": "1"}
     metadata = {**holder, "creationTimestamp": "2026-01-01T08:00:00Z"}
     spec = {
         "containers": [{"name": "c", "resources": {"limits": limits}}],
@@ -212,8 +214,8 @@ def add_inference(cluster: SyntheticCluster) -> None:
     holders = [
         (holder["name"], gpu["spec"]["nodeName"])
         for gpu in cluster.objects["GPU"].values()
-        for one in gpu["status"]["slices"]
-        for holder in one["holders"]
+        for gpu_slice in gpu["status"]["slices"]
+        for holder in gpu_slice["holders"]
         if holder["namespace"] == "inference"
     ]
     for name, node in holders[:_MOST_PODS]:

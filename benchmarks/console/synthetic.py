@@ -49,9 +49,9 @@ class SyntheticCluster:
         metadata.setdefault("uid", f"uid-{kind}-{metadata['name']}")
         metadata["resourceVersion"] = str(self._version)
         metadata.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
-        there = self.objects.setdefault(kind, {})
-        event = "MODIFIED" if _key(document) in there else "ADDED"
-        there[_key(document)] = document
+        stored_objects = self.objects.setdefault(kind, {})
+        event = "MODIFIED" if _key(document) in stored_objects else "ADDED"
+        stored_objects[_key(document)] = document
         self._report(kind, event, document)
         return document
 
@@ -67,13 +67,13 @@ class SyntheticCluster:
         if kind in self.refused:
             raise self.refused[kind]
         self.lists[kind] = self.lists.get(kind, 0) + (not token)
-        there = [d for d in self.objects.get(kind, {}).values() if _selects(chosen, d)]
+        selected_objects = [d for d in self.objects.get(kind, {}).values() if _selects(chosen, d)]
         first = int(token or 0)
-        more = first + _PAGE < len(there)
+        has_more = first + _PAGE < len(selected_objects)
         metadata = {"resourceVersion": str(self._version)}
-        if more:
+        if has_more:
             metadata["continue"] = str(first + _PAGE)
-        return {"metadata": metadata, "items": there[first : first + _PAGE]}
+        return {"metadata": metadata, "items": selected_objects[first : first + _PAGE]}
 
     async def watch(self, kind: str, chosen: Chosen, version: str) -> AsyncIterator[Document]:
         """Yield later changes of a kind."""
@@ -146,8 +146,8 @@ def add_node(
         mix = SEVEN if alike else choose.choice(_MIXES[board])
         gpu = gpu_document(name, index, board, mix, choose, alike=alike)
         cluster.put("GPU", gpu)
-        for one in gpu["status"]["slices"]:
-            offered[one["resource"]] = offered.get(one["resource"], 0) + 1
+        for gpu_slice in gpu["status"]["slices"]:
+            offered[gpu_slice["resource"]] = offered.get(gpu_slice["resource"], 0) + 1
     ready = {"type": "Ready", "status": "True"}
     serves = {
         "type": "GPUReady",
@@ -199,22 +199,22 @@ def gpu_document(
         "layout": None if mix == ("whole",) else "mixed",
     }
     slices = []
-    for number, (one, place) in enumerate(zip(placed, places, strict=True)):
-        held = number < 6 if alike else number == 0 or choose.random() < 0.65
+    for number, (instance, place) in enumerate(zip(placed, places, strict=True)):
+        is_held = number < 6 if alike else number == 0 or choose.random() < 0.65
         space = choose.choice(_SPACES)
         pod = {"namespace": space, "name": f"{space}-{choose.randrange(9999):04}-{number}"}
-        leaving = held and not alike and choose.random() < 0.03
-        memory = one.profile.memory_bytes
+        leaving = is_held and not alike and choose.random() < 0.03
+        memory = instance.profile.memory_bytes
         slices.append(
             place
             | {
-                "uuid": uuid if one.profile.is_whole else f"MIG-{node}-{index}-{number}",
+                "uuid": uuid if instance.profile.is_whole else f"MIG-{node}-{index}-{number}",
                 "state": "Withdrawing" if leaving else "Active",
-                "resource": f"{_GROUP}/{one.device.resource_name}",
+                "resource": f"{_GROUP}/{instance.device.resource_name}",
                 "memoryBytes": memory,
-                "memoryUsedBytes": int(memory * choose.random()) if held else 0,
-                "multiprocessors": one.device.sm_count,
-                "holders": [pod | {"uid": f"uid-{pod['name']}"}] if held else [],
+                "memoryUsedBytes": int(memory * choose.random()) if is_held else 0,
+                "multiprocessors": instance.device.sm_count,
+                "holders": [pod | {"uid": f"uid-{pod['name']}"}] if is_held else [],
                 "health": "Unhealthy: Xid 48" if sick and number == 0 else "Healthy",
             }
         )
@@ -305,8 +305,8 @@ def add_rdma_pod(cluster: SyntheticCluster, space: str, name: str, app: str) -> 
     """Add a running pod that holds an HCA."""
     limits = {"rdma.tessera.dev/hca": "1"}
     pod = _document("Pod", name, {"containers": [{"name": "c", "resources": {"limits": limits}}]})
-    there = cluster.objects.get("Pod", {})
-    number = len(there) - ("tessera-system/tessera-operator-0" in there) + 1
+    pods = cluster.objects.get("Pod", {})
+    number = len(pods) - ("tessera-system/tessera-operator-0" in pods) + 1
     pod["metadata"] |= {"namespace": space, "labels": {"app": app}}
     pod["spec"]["nodeName"] = "gpu-0001"
     pod["status"] = {
@@ -325,11 +325,11 @@ def add_policies(cluster: SyntheticCluster) -> None:
         "ingress": [{"from": [only], "verbs": ["Read", "Send"]}],
     }
     silent = {"podSelector": {"matchLabels": {"app": "reader"}}, "policyTypes": ["Egress"]}
-    for name, space, one in (
+    for name, space, policy_spec in (
         ("read-only-weights", "training", spec),
         ("no-egress", "inference", silent),
     ):
-        policy = _document("RDMANetworkPolicy", name, one)
+        policy = _document("RDMANetworkPolicy", name, policy_spec)
         policy["metadata"]["namespace"] = space
         cluster.put("RDMANetworkPolicy", policy)
 
@@ -337,10 +337,10 @@ def add_policies(cluster: SyntheticCluster) -> None:
 @lru_cache(maxsize=256)
 def _placed(board: str, mix: tuple[str, ...]) -> tuple[Instance, ...]:
     record = geometry.board(board)
-    wanted = [record.device_profile(name) for name in mix]
+    profiles = [record.device_profile(name) for name in mix]
     if mix == ("whole",):
         return (record.instance("whole", 0),)
-    return planner.relayout(record, (), wanted).layout
+    return planner.relayout(record, (), profiles).layout
 
 
 def _pool(board: str) -> str:
@@ -373,9 +373,11 @@ def _selects(chosen: Chosen, document: Document) -> bool:
     if chosen.namespace not in ("", metadata.get("namespace", "")):
         return False
     labels = metadata.get("labels") or {}
-    if not all(one.matches(labels) for one in read_selector(chosen.labels)):
+    if not all(requirement.matches(labels) for requirement in read_selector(chosen.labels)):
         return False
     chosen_nodes = [
-        one.removeprefix(_ON_NODE) for one in chosen.fields.split(",") if one.startswith(_ON_NODE)
+        term.removeprefix(_ON_NODE)
+        for term in chosen.fields.split(",")
+        if term.startswith(_ON_NODE)
     ]
     return not chosen_nodes or (document.get("spec") or {}).get("nodeName") in chosen_nodes

@@ -61,6 +61,6 @@ async def check(page: Page, url: str) -> list[str]:
     for width, height in SIZES:
         await page.show_as(width, height)
         async for name in open_all(page, url):
-            found = await page.evaluate(_FIND)
-            findings += [f"{name} at {width} px: {one}" for one in found]
+            clipped_elements = await page.evaluate(_FIND)
+            findings += [f"{name} at {width} px: {element}" for element in clipped_elements]
     return findings

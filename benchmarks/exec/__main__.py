@@ -35,9 +35,15 @@ def main() -> int:
         for contest in CONTESTS.values()
         if not options.only or {contest.name, *contest.tags} & set(options.only)
     ]
-    known = {*CONTESTS, *SECTIONS, *(tag for contest in CONTESTS.values() for tag in contest.tags)}
-    if unknown := set(options.only or ()) - known:
-        parser.error(f"no contest or tag {', '.join(sorted(unknown))}: {', '.join(sorted(known))}")
+    valid_names = {
+        *CONTESTS,
+        *SECTIONS,
+        *(tag for contest in CONTESTS.values() for tag in contest.tags),
+    }
+    if unknown := set(options.only or ()) - valid_names:
+        parser.error(
+            f"no contest or tag {', '.join(sorted(unknown))}: {', '.join(sorted(valid_names))}"
+        )
     if options.list:
         for contest in chosen:
             print(contest.name, *sorted(contest.tags))
@@ -47,10 +53,12 @@ def main() -> int:
     how = Options(rounds, options.quick, clamp=not options.no_clamp)
     sections, outcomes = [], {}
     versions: dict[str, str] = {}
-    others = {name: SECTIONS[name] for name in SECTIONS if name in (options.only or SECTIONS)}
-    with progress.track("contests", len(chosen) + len(others)) as shown:
+    chosen_sections = {
+        name: SECTIONS[name] for name in SECTIONS if name in (options.only or SECTIONS)
+    }
+    with progress.track("contests", len(chosen) + len(chosen_sections)) as progress_bar:
         for contest in chosen:
-            shown.begin(contest.name)
+            progress_bar.begin(contest.name)
             try:
                 outcomes[contest.name] = outcome = race(contest.name, how)
                 versions.update(outcome.versions)
@@ -58,15 +66,15 @@ def main() -> int:
             except (ProgramFailed, OSError) as err:
                 sections.append(Section(contest.name, skipped=str(err)))
                 outcomes[contest.name] = Outcome(missing={})
-            shown.advance()
+            progress_bar.advance()
         sections += summary(chosen, outcomes)
-        for name, measure in others.items():
-            shown.begin(name)
+        for name, measure in chosen_sections.items():
+            progress_bar.begin(name)
             try:
                 sections.append(measure(options.quick))
             except (ProgramFailed, OSError) as err:
                 sections.append(Section(name, skipped=str(err)))
-            shown.advance()
+            progress_bar.advance()
     if options.json:
         print(document(sections))
     else:

@@ -14,18 +14,18 @@ from benchmarks.exec.contest import NATIVE, OURS
 
 def main() -> None:
     """Print for each contest which contenders are right, wrong and absent."""
-    said = {}
+    verdicts = {}
     for name in sys.argv[1:] or CONTESTS:
         contenders = Contenders(
             CONTESTS[name], quick=True, only=frozenset({OURS, NATIVE}), timed=False
         )
         contenders.enter_all()
-        said[name] = {
+        verdicts[name] = {
             "right": list(contenders.works),
             "wrong": contenders.wrong,
             "missing": contenders.missing,
         }
-    print(json.dumps(said))
+    print(json.dumps(verdicts))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def _contest(name: str) -> list[Row]:
     path = os.pathsep.join([on_slice.PYTHONPATH, str(on_slice.REPOSITORY / "tests")])
     command = [sys.executable, "-m", "benchmarks.exec.plans", name, "--json"]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             env={**os.environ, "PYTHONPATH": path},
             capture_output=True,
@@ -41,5 +41,5 @@ def _contest(name: str) -> list[Row]:
         return [Row(NAME, name, 0, "x", GOAL, missing=why)]
     return [
         Row(NAME, f"{name}, {kernel}: {chosen}, best {best}", ratio, "x", GOAL)
-        for kernel, chosen, best, ratio in map(json.loads, done.stdout.splitlines())
+        for kernel, chosen, best, ratio in map(json.loads, process.stdout.splitlines())
     ]

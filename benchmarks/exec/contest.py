@@ -111,16 +111,18 @@ class Contest:
     tags: frozenset[str] = frozenset()
 
 
-def same(got: Array, expected: Array, what: str) -> None:
+def same(got: Array, expected: Array, array_name: str) -> None:
     """Raise WrongResult unless both are equal to the last bit."""
     if not np.array_equal(got, expected):
         wrong = int(np.count_nonzero(got != expected))
-        raise WrongResult(f"{what}: {wrong} of {expected.size} elements differ")
+        raise WrongResult(f"{array_name}: {wrong} of {expected.size} elements differ")
 
 
-def near(got: Array, expected: Array, what: str, relative: float, absolute: float = 0.0) -> None:
+def near(
+    got: Array, expected: Array, array_name: str, relative: float, absolute: float = 0.0
+) -> None:
     """Raise WrongResult unless |got - expected| <= absolute + relative * |expected| everywhere."""
     error = np.abs(got.astype(np.float64) - expected) - relative * np.abs(expected)
     worst = float(np.max(error, initial=-np.inf))
     if not worst <= absolute:  # NaN is wrong too
-        raise WrongResult(f"{what}: off by {worst:.3g} more than {relative:g} of the value")
+        raise WrongResult(f"{array_name}: off by {worst:.3g} more than {relative:g} of the value")

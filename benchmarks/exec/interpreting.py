@@ -22,14 +22,14 @@ def instructions(ptx: str, order: int) -> int:
 
 def _loops(ptx: str) -> Sequence[list[str]]:
     """Return the instructions of each block that jumps to its own label."""
-    found = []
+    loops = []
     for label, text in re.findall(r"^(\$?\w+):(.*?)(?=^\$?\w+:|\Z)", ptx, re.MULTILINE | re.DOTALL):
         lines = [line.strip() for line in text.splitlines()]
         lines = [line for line in lines if line.endswith(";")]
         ends = [i for i, line in enumerate(lines) if line.split()[-1] == f"{label};"]
         if ends:
-            found.append(lines[: ends[0] + 1])
-    return found
+            loops.append(lines[: ends[0] + 1])
+    return loops
 
 
 def measure(quick: bool) -> Section:

@@ -23,8 +23,8 @@ def build(source: str, folder: Path) -> Path:
 
 def version() -> str:
     """Return the C compiler's version line and the flags. Raises CompilerMissing."""
-    said = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True)
-    return f"{said.stdout.splitlines()[0]}, {' '.join(FLAGS)}"
+    process = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True)
+    return f"{process.stdout.splitlines()[0]}, {' '.join(FLAGS)}"
 
 
 def align_to_pages(buffers: Buffers) -> Buffers:

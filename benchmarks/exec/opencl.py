@@ -80,8 +80,8 @@ class OpenCl:
 
     def results(self) -> Buffers:
         """Return the buffers' current contents."""
-        found: dict[str, Array] = {}
+        contents: dict[str, Array] = {}
         for name, array in self._buffers.items():
-            found[name] = array.copy()
-            self._cl.enqueue_copy(self._queue, found[name], self._memory[name])
-        return found
+            contents[name] = array.copy()
+            self._cl.enqueue_copy(self._queue, contents[name], self._memory[name])
+        return contents

@@ -65,8 +65,8 @@ class Ours:
 
     def results(self) -> Buffers:
         """Return the buffers' current contents."""
-        found: dict[str, Array] = {}
+        contents: dict[str, Array] = {}
         for name, array in self._buffers.items():
-            found[name] = np.empty_like(array)
-            self._driver.download(self._pointers[name], found[name])
-        return found
+            contents[name] = np.empty_like(array)
+            self._driver.download(self._pointers[name], contents[name])
+        return contents

@@ -32,10 +32,14 @@ def _peak(flops: float, *names: str) -> Callable[[], Work]:
         threads = ctypes.c_int(len(os.sched_getaffinity(0)))
 
         def seconds(function: ctypes._CFuncPtr) -> float:
-            done = ctypes.c_double()
+            operation_count = ctypes.c_double()
             function.restype = ctypes.c_double
-            took = function(ctypes.c_long(_ROUNDS), threads, ctypes.byref(done))
-            return float(took * flops / done.value) if done.value else float("inf")
+            took = function(ctypes.c_long(_ROUNDS), threads, ctypes.byref(operation_count))
+            return (
+                float(took * flops / operation_count.value)
+                if operation_count.value
+                else float("inf")
+            )
 
         return lambda: min(seconds(function) for function in functions)
 

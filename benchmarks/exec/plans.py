@@ -67,8 +67,8 @@ class Bench:
         self._initial = self._first
         self.restore()
         place = self.launches.index(launch) if launch in self.launches else 0
-        for before in self.launches[:place]:
-            self.run(before, self.load(before, None)[0], prod(before.grid))
+        for earlier_launch in self.launches[:place]:
+            self.run(earlier_launch, self.load(earlier_launch, None)[0], prod(earlier_launch.grid))
         self._initial = {n: b.view.copy() for n, b in self._buffers.items()}
 
     def restore(self) -> None:
@@ -119,11 +119,13 @@ def race(bench: Bench, launch: Launch, plans: list[jit.Plan], rounds: int = ROUN
     """
     bench.prepare(launch)
     loaded, chosen = bench.load(launch, None)
-    most = prod(launch.grid)
+    grid_blocks = prod(launch.grid)
     blocks = 1
     bench.run(launch, loaded, blocks)  # the first run compiles its caller
-    while blocks < most and (took := _twice(bench, launch, loaded, blocks)) < _SHARE_S / 2:
-        blocks = min(most, max(blocks + 1, int(blocks * min(16, _SHARE_S / max(took, 1e-5)))))
+    while blocks < grid_blocks and (took := _twice(bench, launch, loaded, blocks)) < _SHARE_S / 2:
+        blocks = min(
+            grid_blocks, max(blocks + 1, int(blocks * min(16, _SHARE_S / max(took, 1e-5))))
+        )
     bench.restore()
     best = {chosen: bench.run(launch, loaded, blocks)}
     expected = bench.read_buffers()
@@ -141,8 +143,8 @@ def race(bench: Bench, launch: Launch, plans: list[jit.Plan], rounds: int = ROUN
     for _ in range(rounds):
         for plan, code in codes.items():
             best[plan] = min(best[plan], bench.run(launch, code, blocks))
-    found = (Timed(plan, seconds, plan == chosen) for plan, seconds in best.items())
-    return sorted(found, key=lambda timed: timed.seconds)
+    timings = (Timed(plan, seconds, plan == chosen) for plan, seconds in best.items())
+    return sorted(timings, key=lambda timed: timed.seconds)
 
 
 def _twice(bench: Bench, launch: Launch, loaded: jit.Loaded, blocks: int) -> float:
@@ -151,10 +153,10 @@ def _twice(bench: Bench, launch: Launch, loaded: jit.Loaded, blocks: int) -> flo
 
 def distinct(launches: tuple[Launch, ...]) -> Iterator[Launch]:
     """Yield the first launch of each kernel and block shape."""
-    seen: set[tuple[str, Shape]] = set()
+    yielded_kernels: set[tuple[str, Shape]] = set()
     for launch in launches:
-        if (launch.entry, launch.block) not in seen:
-            seen.add((launch.entry, launch.block))
+        if (launch.entry, launch.block) not in yielded_kernels:
+            yielded_kernels.add((launch.entry, launch.block))
             yield launch
 
 
@@ -175,16 +177,16 @@ def main() -> None:
         for launch in distinct(bench.launches):
             if options.kernel not in (None, launch.entry):
                 continue
-            found = race(bench, launch, bench.plans(launch))
-            chosen = next(timed for timed in found if timed.chosen)
+            timings = race(bench, launch, bench.plans(launch))
+            chosen = next(timed for timed in timings if timed.chosen)
             if options.json:
-                ratio = chosen.seconds / found[0].seconds
-                names = [_short(timed.plan) for timed in (chosen, found[0])]
+                ratio = chosen.seconds / timings[0].seconds
+                names = [_short(timed.plan) for timed in (chosen, timings[0])]
                 print(json.dumps([launch.entry, *names, ratio]), flush=True)
                 continue
             print(f"{name}: {launch.entry} in blocks of {launch.block}")
-            for timed in found:
-                ratio = timed.seconds / found[0].seconds
+            for timed in timings:
+                ratio = timed.seconds / timings[0].seconds
                 mark = "  <- chosen" if timed.chosen else ""
                 print(f"  {timed.seconds * 1e3:8.2f} ms {ratio:6.2f} x  {timed.plan}{mark}")
         bench.close()

@@ -11,8 +11,18 @@ from benchmarks.exec.contest import KERNELS
 
 CLANG = "clang-14"
 FLAGS = (
-    *("-S", "-O3", "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib"),
-    *("--cuda-gpu-arch=sm_80", "-Xclang", "-target-feature", "-Xclang", "+ptx70"),
+    "-S",
+    "-O3",
+    "-x",
+    "cuda",
+    "--cuda-device-only",
+    "-nocudainc",
+    "-nocudalib",
+    "--cuda-gpu-arch=sm_80",
+    "-Xclang",
+    "-target-feature",
+    "-Xclang",
+    "+ptx70",
 )
 
 

@@ -79,8 +79,8 @@ class _Client:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            _, said = self._process.communicate()
-            raise on_slice.ProgramFailed(f"{self._contest}: {said[-2000:]}")
+            _, error_output = self._process.communicate()
+            raise on_slice.ProgramFailed(f"{self._contest}: {error_output[-2000:]}")
         return line
 
 

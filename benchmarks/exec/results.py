@@ -22,17 +22,19 @@ def section(contest: Contest, outcome: Outcome, clamp: bool) -> Section:
     if contest.work is not None:
         amount, unit = contest.work
         rows.append(Row(name, f"{OURS}, rate", amount / ours, f"{unit}/s"))
-    for other in dict.fromkeys([*contest.goals, *seconds]):
-        if other in (OURS, UNCLAMPED):
+    for contender in dict.fromkeys([*contest.goals, *seconds]):
+        if contender in (OURS, UNCLAMPED):
             continue
-        goal = contest.goals.get(other)
-        if other in seconds:
-            value, unit = _readable(seconds[other])
-            text = f"{other} ({value:.3g} {unit}) / {OURS}"
-            rows.append(Row(name, text, seconds[other] / ours, "x", goal, at_least=True))
+        goal = contest.goals.get(contender)
+        if contender in seconds:
+            value, unit = _readable(seconds[contender])
+            text = f"{contender} ({value:.3g} {unit}) / {OURS}"
+            rows.append(Row(name, text, seconds[contender] / ours, "x", goal, at_least=True))
         else:
-            why = outcome.missing.get(other, "did not take part")
-            rows.append(Row(name, f"{other} / {OURS}", 0, "x", goal, at_least=True, missing=why))
+            why = outcome.missing.get(contender, "did not take part")
+            rows.append(
+                Row(name, f"{contender} / {OURS}", 0, "x", goal, at_least=True, missing=why)
+            )
     if clamp:
         text = "cost of the clamp"
         if UNCLAMPED in seconds:
@@ -57,19 +59,32 @@ def summary(contests: Sequence[Contest], outcomes: Mapping[str, Outcome]) -> lis
     title = f"{len(group)} kernels against PoCL"
     absent = [name for name in group if not {POCL, OURS} <= outcomes[name].seconds.keys()]
     missing = f"without {', '.join(absent)}" if absent else ""
-    known = ratios or [0.0]
+    known_ratios = ratios or [0.0]
     return [
         Section(
             title,
             (
                 Row(
-                    *(title, "geometric mean", statistics.geometric_mean(known)),
-                    *("x", _GEOMEAN_GOAL, True, missing),
+                    title,
+                    "geometric mean",
+                    statistics.geometric_mean(known_ratios),
+                    "x",
+                    _GEOMEAN_GOAL,
+                    True,
+                    missing,
                 )
                 if ratios
                 else Row(title, "geometric mean", 0, "x", _GEOMEAN_GOAL, True, missing),
-                Row(title, "median", statistics.median(known), "x", _MEDIAN_GOAL, True, missing),
-                Row(title, "worst", min(known), "x", None, True, missing),
+                Row(
+                    title,
+                    "median",
+                    statistics.median(known_ratios),
+                    "x",
+                    _MEDIAN_GOAL,
+                    True,
+                    missing,
+                ),
+                Row(title, "worst", min(known_ratios), "x", None, True, missing),
             ),
         )
     ]

@@ -20,13 +20,13 @@ def measure(quick: bool) -> Section:
     rounds = "2" if quick else "15"
     path = os.pathsep.join([on_slice.PYTHONPATH, str(on_slice.REPOSITORY / "tests")])
     command = [sys.executable, "-m", "benchmarks.exec.shapes_client", rounds]
-    said = json.loads(on_slice.run(command, {"PYTHONPATH": path}))
+    figures = json.loads(on_slice.run(command, {"PYTHONPATH": path}))
     rows = []
-    for kernel, found in said["worker"].items():
-        best = min(found[BEST], found["8x32"], found["16x16"])
+    for kernel, times in figures["worker"].items():
+        best = min(times[BEST], times["8x32"], times["16x16"])
         for name, goal in GOALS.items():
             text = f"{kernel}, {name}, per element of the best"
-            rows.append(Row(NAME, text, found[name] / best, "x", goal))
-    for name, ratio in said["alone"].items():
+            rows.append(Row(NAME, text, times[name] / best, "x", goal))
+    for name, ratio in figures["alone"].items():
         rows.append(Row(NAME, f"{name}, {ALONE} / chosen", ratio, "x", 1.0, at_least=True))
     return Section(NAME, tuple(rows))

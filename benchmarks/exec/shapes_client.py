@@ -38,7 +38,7 @@ def _launcher(
 
 def _through_the_worker(rounds: int) -> dict[str, dict[str, float]]:
     driver = Driver()
-    found: dict[str, dict[str, float]] = {}
+    kernel_times: dict[str, dict[str, float]] = {}
     for kernel, order in _ORDER.items():
         work = 3 if kernel == "sgemm_naive" else 2
         runs = {
@@ -54,12 +54,12 @@ def _through_the_worker(rounds: int) -> dict[str, dict[str, float]]:
                 begun = time.perf_counter()
                 run()
                 best[name] = min(best[name], (time.perf_counter() - begun) / elements)
-        found[kernel] = best
-    return found
+        kernel_times[kernel] = best
+    return kernel_times
 
 
 def _against_lanes_alone(rounds: int) -> dict[str, float]:
-    found = {}
+    ratios = {}
     for kernel, contest in _CONTESTS.items():
         if contest not in CONTESTS:
             contest = next(name for name, c in CONTESTS.items() if c.source == kernel)
@@ -73,16 +73,16 @@ def _against_lanes_alone(rounds: int) -> dict[str, float]:
             times = plans.race(bench, shaped, [jit.Plan(1, 1)], rounds)
             chosen = next(t.seconds for t in times if t.chosen)
             alone = min(t.seconds for t in times if t.plan.width * t.plan.vectors == 1)
-            found[f"{kernel} in {name}"] = alone / chosen
+            ratios[f"{kernel} in {name}"] = alone / chosen
         bench.close()
-    return found
+    return ratios
 
 
 def main() -> None:
     """Print the figures of both kernels."""
     rounds = int(sys.argv[1])
-    said = {"worker": _through_the_worker(rounds), "alone": _against_lanes_alone(min(rounds, 5))}
-    print(json.dumps(said))
+    figures = {"worker": _through_the_worker(rounds), "alone": _against_lanes_alone(min(rounds, 5))}
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ def corpus(folder: Path) -> None:
         nonlocal seconds
         begun = time.perf_counter()
         try:
-            found: list[np.ndarray] = launch(*arguments, **options)
-            return found
+            arrays: list[np.ndarray] = launch(*arguments, **options)
+            return arrays
         finally:
             seconds = seconds or time.perf_counter() - begun
 

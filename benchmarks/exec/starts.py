@@ -30,8 +30,8 @@ def measure(quick: bool) -> Section:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         length = _LENGTH // 10 if quick else _LENGTH
-        for made in (long_kernels.straight, long_kernels.branchy):
-            (folder / f"{made.__name__}.ptx").write_text(made(length))
+        for generator in (long_kernels.straight, long_kernels.branchy):
+            (folder / f"{generator.__name__}.ptx").write_text(generator(length))
         rows = [
             _row(f"{title}, {when}", path, (rest_s, *arguments), goal_ms, 1 if quick else _TIMES)
             for when, rest_s in _RESTS_S.items()
@@ -49,9 +49,9 @@ def _row(title: str, path: Path, arguments: tuple[object, ...], goal_ms: float, 
     best = float("inf")
     for _ in range(times):
         with tempfile.TemporaryDirectory() as cache:
-            rest_s, *rest = arguments
+            rest_s, *kernel_arguments = arguments
             client = "benchmarks.exec.start_client"
-            command = [sys.executable, "-m", client, rest_s, path, *rest]
+            command = [sys.executable, "-m", client, rest_s, path, *kernel_arguments]
             printed = on_slice.run([str(word) for word in command], {"XDG_CACHE_HOME": cache})
         best = min(best, float(printed))
     return Row(NAME, title, best * 1e3, "ms", goal_ms)
@@ -69,9 +69,9 @@ def _worst() -> Row:
             {"XDG_CACHE_HOME": cache, "PYTHONPATH": path},
         )
     # The kernels' own output is mixed in, and not always in whole lines.
-    said = [json.loads(line) for line in printed.splitlines() if line.startswith(_MARK)]
-    file, kernel, seconds, _ = max(said, key=lambda line: line[2])
-    failed = [f"{line[0]}/{line[1]}" for line in said if line[3]]
-    more = f", {len(failed)} not right: {', '.join(failed)}" if failed else ""
-    title = f"worst of {len(said)} of the corpus ({file}/{kernel}{more})"
+    cases = [json.loads(line) for line in printed.splitlines() if line.startswith(_MARK)]
+    file, kernel, seconds, _ = max(cases, key=lambda line: line[2])
+    failed = [f"{line[0]}/{line[1]}" for line in cases if line[3]]
+    failures_text = f", {len(failed)} not right: {', '.join(failed)}" if failed else ""
+    title = f"worst of {len(cases)} of the corpus ({file}/{kernel}{failures_text})"
     return Row(NAME, title, seconds * 1e3, "ms", goal_ms)

@@ -26,11 +26,11 @@ def measure(tests: Iterable[tuple[str, str]], runs: int, seed: int, limit_s: flo
     """Return the counts of each test by its strengths. Raises ProgramFailed."""
     named = [f"{name}/{scope}/{s}" for name, scope in tests for s in strengths(name)]
     client = [sys.executable, "-m", "benchmarks.litmus.client"]
-    found: Found = {}
+    counts_by_test: Found = {}
     for line in on_slice.run([*client, str(runs), str(seed), str(limit_s), *named]).splitlines():
         name, scope, strength, *counts = json.loads(line)
-        found.setdefault((name, scope), {})[strength] = Count(*counts)
-    return found
+        counts_by_test.setdefault((name, scope), {})[strength] = Count(*counts)
+    return counts_by_test
 
 
 def is_shown(counts: Counts) -> bool:
@@ -49,11 +49,16 @@ def main() -> int:
     chosen = [test for test in TESTS if not options.only or set(test) & set(options.only)]
     if not chosen:
         parser.error(f"tests: {', '.join(sorted({part for test in TESTS for part in test}))}")
-    found = measure(chosen, options.runs, options.seed, options.limit)
-    print(f"{machine()}\n{table(found)}")
-    showable = [found[test] for test in chosen if test in (("SB", "gpu"), ("SB", "sys"))]
-    shown = all(is_shown(counts) for counts in showable) or on_slice.cores() == 1
-    return 1 if any(is_violated(test[0], found[test]) for test in found) or not shown else 0
+    counts_by_test = measure(chosen, options.runs, options.seed, options.limit)
+    print(f"{machine()}\n{table(counts_by_test)}")
+    showable = [counts_by_test[test] for test in chosen if test in (("SB", "gpu"), ("SB", "sys"))]
+    is_weakness_shown = all(is_shown(counts) for counts in showable) or on_slice.cores() == 1
+    return (
+        1
+        if any(is_violated(test[0], counts_by_test[test]) for test in counts_by_test)
+        or not is_weakness_shown
+        else 0
+    )
 
 
 if __name__ == "__main__":

@@ -46,24 +46,25 @@ def run(
         driver.run(kernel, (blocks, 1), (threads, 1), [*buffers, *numbers])
 
     launch(1, 0)
-    done, until = 0, time.monotonic()
+    run_count, until = 0, time.monotonic()
     if scope not in _ONE_THREAD:
         time.sleep(_COMPILING_S)
         until = time.monotonic() + limit_s
-    while done < runs or (not counts.any() and time.monotonic() < until):
-        count = min(_EACH, runs - done) if done < runs else len(results)
-        launch(count, done)
+    while run_count < runs or (not counts.any() and time.monotonic() < until):
+        count = min(_EACH, runs - run_count) if run_count < runs else len(results)
+        launch(count, run_count)
         driver.download(buffers[0], cells)
         driver.download(buffers[1], results)
         x, y = cells[:count, 0], cells[:count, kernels.Y_OFFSET // 4]
-        found = results[:count]
+        run_results = results[:count]
         counts += [
-            np.count_nonzero(outcome(found, x, y)) for outcome in (shape.weak, shape.interleaved)
+            np.count_nonzero(outcome(run_results, x, y))
+            for outcome in (shape.weak, shape.interleaved)
         ]
-        done += count
+        run_count += count
     for pointer in buffers:
         driver.free(pointer)
-    return done, int(counts[0]), int(counts[1])
+    return run_count, int(counts[0]), int(counts[1])
 
 
 def run_proxy(driver: Driver, name: str, fenced: bool, runs: int) -> int:
@@ -81,9 +82,9 @@ def run_proxy(driver: Driver, name: str, fenced: bool, runs: int) -> int:
     driver.download(buffers[0], results)
     for pointer in buffers:
         driver.free(pointer)
-    wanted = (np.arange(runs) % 64 + 1) * reader.factor
-    stale = results != wanted
-    if np.any(stale[1:] & (results[1:] != wanted[:-1])):
+    expected = (np.arange(runs) % 64 + 1) * reader.factor
+    stale = results != expected
+    if np.any(stale[1:] & (results[1:] != expected[:-1])):
         raise ValueError(f"{name}: neither the stored value nor the one before")
     return int(np.count_nonzero(stale))
 
@@ -96,10 +97,10 @@ def main() -> None:
         name, scope, strength = test.split("/", 2)
         if name in _READERS:
             weak = run_proxy(driver, name, strength == proxies.FENCED, int(runs))
-            found = (int(runs), weak, 0)
+            counts = (int(runs), weak, 0)
         else:
-            found = run(driver, name, scope, strength, int(runs), int(seed), float(limit_s))
-        print(json.dumps([name, scope, strength, *found]), flush=True)
+            counts = run(driver, name, scope, strength, int(runs), int(seed), float(limit_s))
+        print(json.dumps([name, scope, strength, *counts]), flush=True)
 
 
 if __name__ == "__main__":

@@ -64,11 +64,13 @@ def verdict(name: str, scope: str, counts: Counts) -> str:
     return f"not shown: {why}" + ("" if scope in _ONE_THREAD else f"; {evidence}")
 
 
-def table(found: Mapping[tuple[str, str], Counts]) -> str:
+def table(counts_by_test: Mapping[tuple[str, str], Counts]) -> str:
     """Return all tests as a table; f marks the outcomes that PTX forbids."""
     lines: list[Sequence[str]] = []
     for names in (STRENGTHS, (proxies.PLAIN, proxies.FENCED)):
-        rows = [(test, counts) for test, counts in found.items() if strengths(test[0]) == names]
+        rows = [
+            (test, counts) for test, counts in counts_by_test.items() if strengths(test[0]) == names
+        ]
         if not rows:
             continue
         lines.append(("test", "scope", "runs each", *names, "interleaved", "verdict"))

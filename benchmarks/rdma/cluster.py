@@ -76,20 +76,20 @@ def _edits_s(api: Any) -> list[float]:
         "metadata": {"name": name},
         "spec": {"podSelector": {}, "ingress": [{"verbs": _VERBS[0]}]},
     }
-    made = api.create_namespaced_custom_object(**_POLICIES, body=policy)
+    created_policy = api.create_namespaced_custom_object(**_POLICIES, body=policy)
     programmed = _Programmed(api, name)
-    taken = []
+    delays_s = []
     try:
-        programmed.wait(made["metadata"]["generation"])
+        programmed.wait(created_policy["metadata"]["generation"])
         for edit in range(1, EDITS + 1):
             change = {"spec": {"ingress": [{"verbs": _VERBS[edit % 2]}]}}
             began = time.monotonic()
             patched = api.patch_namespaced_custom_object(**_POLICIES, name=name, body=change)
-            taken.append(programmed.wait(patched["metadata"]["generation"]) - began)
+            delays_s.append(programmed.wait(patched["metadata"]["generation"]) - began)
     finally:
         programmed.close()
         api.delete_namespaced_custom_object(**_POLICIES, name=name)
-    return sorted(taken)
+    return sorted(delays_s)
 
 
 def measure() -> Section:
@@ -105,15 +105,15 @@ def measure() -> Section:
         return Section(NAME, skipped=f"no cluster: {err}")
     if not nodes:
         return Section(NAME, skipped="no node has RDMANodeTables: apply a GPUPool with spec.hcas")
-    taken = _edits_s(api)
-    middle, late = taken[len(taken) // 2], taken[int(len(taken) * 0.99)]
+    delays_s = _edits_s(api)
+    middle, late = delays_s[len(delays_s) // 2], delays_s[int(len(delays_s) * 0.99)]
     where = f"{nodes} nodes, {pods} pods, {EDITS} edits"
     return Section(
         NAME,
         (
             Row(NAME, f"an edit until Programmed, median; {where}", middle * 1000, "ms"),
             Row(NAME, "the same, 99th percentile", late * 1000, "ms", 500),
-            Row(NAME, "the same, longest", taken[-1] * 1000, "ms"),
+            Row(NAME, "the same, longest", delays_s[-1] * 1000, "ms"),
         ),
     )
 

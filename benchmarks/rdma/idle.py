@@ -37,7 +37,7 @@ def _median_ns(library: Path, idle: int, writer: ctypes.CDLL) -> float:
     pairs = [end.queue_pair(DEPTH) for end in ends]
     pairs[0].connect(pairs[1])
     pairs[1].connect(pairs[0])
-    kept = [Objects(engine, numbers, address_of(9).gids, 1 << 30) for _ in range(idle)]
+    idle_programs = [Objects(engine, numbers, address_of(9).gids, 1 << 30) for _ in range(idle)]
     source = pairs[0]
     engine.suspend()  # the slots are filled, but none of them is a request yet
     for _ in range(len(source.slots)):
@@ -49,14 +49,14 @@ def _median_ns(library: Path, idle: int, writer: ctypes.CDLL) -> float:
     pages = (source.owner.page, source.page, source.owner.cq_page)
     bell = source.owner.objects.doorbell_fd
     writer.write_again(*map(ctypes.byref, pages), source.index, bell, WRITES, took)
-    assert len(kept) == idle
+    assert len(idle_programs) == idle
     return float(statistics.median(took))
 
 
 def measure(library: Path = LIBRARY_PATH) -> Section:
     """Measure each number of idle programs, in a separate process. Raises OSError."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 1 << 14), most))
+    hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard_limit, 1 << 14), hard_limit))
     medians, rows = [], []
     with tempfile.TemporaryDirectory() as folder:
         flags = ("-O2", "-fPIC", "-shared", f"-I{INCLUDE}")

@@ -47,21 +47,24 @@ class Program:
             mmap.mmap(self.objects.page_fd, hca.HCA_PAGE_BYTES)
         )
         self.pd = self.objects.create_pd().handle
-        made, fd = self.objects.create_cq(hca.HcaCqCreate(1024, 0))
-        self.cq, self.cq_page = made.handle, hca.HcaCqPage.from_buffer(_map(fd, made.page_bytes))
+        created_cq, fd = self.objects.create_cq(hca.HcaCqCreate(1024, 0))
+        self.cq, self.cq_page = (
+            created_cq.handle,
+            hca.HcaCqPage.from_buffer(_map(fd, created_cq.page_bytes)),
+        )
         segment, fd = self.objects.create_segment(hca.HcaSegmentCreate(piece))
         _map(fd, piece)[:] = bytes(piece)
-        wanted = hca.HcaMrCreate(self.pd, ACCESS, 0, piece * pieces, pieces)
+        region_request = hca.HcaMrCreate(self.pd, ACCESS, 0, piece * pieces, pieces)
         for place in range(pieces):
-            wanted.pieces[place] = hca.HcaPiece(segment.handle, 0, 0, piece)
-        self.key = self.objects.create_region(wanted).handle
+            region_request.pieces[place] = hca.HcaPiece(segment.handle, 0, 0, piece)
+        self.key = self.objects.create_region(region_request).handle
 
     def queue_pair(self, depth: int = 1, srq: int = 0) -> "_QueuePair":
         """Make a queue pair."""
-        made, fd = self.objects.create_qp(
+        created_qp, fd = self.objects.create_qp(
             hca.HcaQpCreate(self.pd, self.cq, self.cq, 2, depth, depth, 0, srq)
         )
-        return _QueuePair(self, made, _map(fd, made.page_bytes), depth)
+        return _QueuePair(self, created_qp, _map(fd, created_qp.page_bytes), depth)
 
     def ring(self) -> None:
         """Wake the engine."""
@@ -77,19 +80,24 @@ class Program:
 
 
 class _QueuePair:
-    def __init__(self, owner: Program, made: hca.HcaCreated, rings: mmap.mmap, depth: int):
-        self.owner, self.number, self.index, self.depth = owner, made.handle, made.index, depth
+    def __init__(self, owner: Program, created_qp: hca.HcaCreated, rings: mmap.mmap, depth: int):
+        self.owner, self.number, self.index, self.depth = (
+            owner,
+            created_qp.handle,
+            created_qp.index,
+            depth,
+        )
         self.page = hca.HcaQpPage.from_buffer(rings)
         first = ctypes.sizeof(hca.HcaQpPage)
-        self.slots = (hca.HcaSendSlot * made.first_count).from_buffer(rings, first)
+        self.slots = (hca.HcaSendSlot * created_qp.first_count).from_buffer(rings, first)
 
     def connect(self, peer: "_QueuePair") -> "_QueuePair":
         """Move to RTS, with the longest RNR delay and unlimited retries."""
-        wanted = hca.HcaQpAttributes(
+        attributes = hca.HcaQpAttributes(
             access=ACCESS, port=1, is_global=1, av_port=1, path_mtu=5, dest_qpn=peer.number,
             rnr_retry=7, timeout=18, retry_count=7,
         )  # fmt: skip
-        ctypes.memmove(wanted.dgid, peer.owner.address.gids[1], 16)
+        ctypes.memmove(attributes.dgid, peer.owner.address.gids[1], 16)
         to_rtr = Mask.AV | Mask.PATH_MTU | Mask.DEST_QPN | Mask.RQ_PSN
         to_rtr |= Mask.MAX_DEST_RD_ATOMIC | Mask.MIN_RNR_TIMER
         to_rts = Mask.TIMEOUT | Mask.RETRY_CNT | Mask.RNR_RETRY | Mask.SQ_PSN
@@ -98,8 +106,10 @@ class _QueuePair:
             (VerbsState.RTR, to_rtr),
             (VerbsState.RTS, to_rts | Mask.MAX_QP_RD_ATOMIC),
         ):
-            wanted.state = state
-            self.owner.objects.modify_qp(hca.HcaQpModify(self.number, Mask.STATE | mask, wanted))
+            attributes.state = state
+            self.owner.objects.modify_qp(
+                hca.HcaQpModify(self.number, Mask.STATE | mask, attributes)
+            )
         return self
 
     def post(
@@ -172,9 +182,9 @@ def _srqs_rung(engine: Engine, numbers: Numbers) -> Callable[[], None]:
     for program in attack.programs:
         own = []
         for _ in range(SRQS_OF_A_PROGRAM):
-            made, fd = program.objects.create_srq(hca_objects.HcaSrqCreate(program.pd, 1, 0))
+            created_srq, fd = program.objects.create_srq(hca_objects.HcaSrqCreate(program.pd, 1, 0))
             os.close(fd)
-            own.append(made.handle)
+            own.append(created_srq.handle)
         srqs.append(own)
     attack.connect(QPS, srqs)
     for qp in attack.qps:
@@ -192,8 +202,8 @@ def _cqs_armed(engine: Engine, numbers: Numbers) -> Callable[[], None]:
     pages = []
     for program in attack.programs:
         for _ in range(1000):
-            made, fd = program.objects.create_cq(hca.HcaCqCreate(1, 0))
-            page = hca.HcaCqPage.from_buffer(_map(fd, made.page_bytes))
+            created_cq, fd = program.objects.create_cq(hca.HcaCqCreate(1, 0))
+            page = hca.HcaCqPage.from_buffer(_map(fd, created_cq.page_bytes))
             page.tail = 1  # each completion queue is marked as non-empty, so each is notified again
             pages.append(page)
 
@@ -216,18 +226,18 @@ ATTACKS: dict[str, Callable[[Engine, Numbers], Callable[[], None]]] = {
 
 def _latencies_ms(source: _QueuePair, key: int, seconds: float) -> list[float]:
     """Write 8 bytes repeatedly; return the time of each write."""
-    page, taken = source.owner.cq_page, []
+    page, latencies_ms = source.owner.cq_page, []
     end = time.perf_counter() + seconds
     while (started := time.perf_counter()) < end:
-        before = page.head
+        start_head = page.head
         source.post(VerbsOpcode.RDMA_WRITE, key, 8, signaled=True)
         source.owner.ring()
-        while page.head == before:
+        while page.head == start_head:
             time.sleep(0)
         page.tail = page.head
-        taken.append((time.perf_counter() - started) * 1e3)
+        latencies_ms.append((time.perf_counter() - started) * 1e3)
         time.sleep(0.0005)
-    return taken
+    return latencies_ms
 
 
 def _p99(values: list[float]) -> float:

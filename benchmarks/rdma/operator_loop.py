@@ -75,18 +75,20 @@ class Api:
                 document = dict(action.document)
                 kind, metadata = document["kind"], document["metadata"]
                 key = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-                known = self.objects.get((kind, key), {})
+                stored_object = self.objects.get((kind, key), {})
                 self.put(
-                    kind, key, {**known, **{k: document[k] for k in _WRITTEN & document.keys()}}
+                    kind,
+                    key,
+                    {**stored_object, **{k: document[k] for k in _WRITTEN & document.keys()}},
                 )
 
     def acknowledge(self) -> None:
         """Acknowledge the writes for every node, as its agent does."""
-        for (kind, key), found in list(self.objects.items()):
+        for (kind, key), stored_object in list(self.objects.items()):
             if kind == TABLES_KIND:
-                generation = found["spec"]["generation"]
-                said = {"generation": generation, "hcad": "Enforcing", "time": str(self.version)}
-                self.put(kind, key, {**found, "status": said})
+                generation = stored_object["spec"]["generation"]
+                status = {"generation": generation, "hcad": "Enforcing", "time": str(self.version)}
+                self.put(kind, key, {**stored_object, "status": status})
 
 
 _READERS = {
@@ -137,8 +139,8 @@ def put_policy(cluster: policies.Cluster, api: Api, number: int) -> None:
 def _ms(act: Callable[[], Any]) -> tuple[float, Any]:
     gc.collect()
     began = time.process_time()
-    made = act()
-    return (time.process_time() - began) * 1e3, made
+    outcome = act()
+    return (time.process_time() - began) * 1e3, outcome
 
 
 def measure() -> Section:
@@ -160,14 +162,14 @@ def measure() -> Section:
     nodes = policies.NODES
     spec = api.objects[TABLES_KIND, "node1"]["spec"]
     codec.decode(unpack(spec["encoding"], spec["tables"]))
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     size = f"{policies.PODS:,} pods, {policies.POLICIES:,} policies, {nodes} nodes"
     rows = (
         Row(NAME, f"{size}: all tables, at its start", first, "ms"),
         Row(NAME, "one policy edited, all nodes' tables", min(edits), "ms", 100),
         Row(NAME, "one node's object", len(spec["tables"]) / 1e3, "kB"),
         Row(NAME, "all statuses looked at again", min(resyncs), "ms"),
-        Row(NAME, "memory at most", most, "MiB"),
+        Row(NAME, "memory at most", peak_mib, "MiB"),
     )
     return Section(NAME, rows)
 

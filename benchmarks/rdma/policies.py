@@ -101,14 +101,14 @@ def compile_tables(cluster: Cluster) -> tuple[Compiler, NodeTables]:
 
 
 def _least_ms(act: Callable[[], object]) -> float:
-    taken = []
+    times_s = []
     for _ in range(ROUNDS):
         gc.collect()
         started = time.process_time()
-        made = act()
-        taken.append(time.process_time() - started)
-        del made  # deallocation is not measured
-    return min(taken) * 1e3
+        outcome = act()
+        times_s.append(time.process_time() - started)
+        del outcome  # deallocation is not measured
+    return min(times_s) * 1e3
 
 
 def measure() -> Section:

@@ -76,14 +76,14 @@ def _run_client(fabric: str, run: str, *program: str) -> str:
         start_new_session=True,
     )
     try:
-        said, complaint = client.communicate(timeout=_LIMIT_S)
+        output, complaint = client.communicate(timeout=_LIMIT_S)
     except subprocess.TimeoutExpired:
         os.killpg(client.pid, signal.SIGKILL)  # end the program too, since it would poll forever
         client.communicate()
         raise NotMeasured(f"{program[0]} took more than {_LIMIT_S:.0f} s") from None
     if client.returncode != 0:
         raise NotMeasured(f"{program[0]} ended with {client.returncode}: {complaint[-80:]!r}")
-    return said
+    return output
 
 
 def _require_tool(tool: str, package: str) -> None:
@@ -106,11 +106,11 @@ def _hcad(run: str, fabric: str) -> int:
     raise NotMeasured("no hcad serves")
 
 
-def _until(check: Callable[[], bool], what: str) -> None:
+def _until(check: Callable[[], bool], event: str) -> None:
     end = time.monotonic() + _LIMIT_S
     while not check():
         if time.monotonic() > end:
-            raise NotMeasured(f"{what} does not come")
+            raise NotMeasured(f"{event} does not come")
         time.sleep(0.02)
 
 
@@ -130,10 +130,10 @@ def _latency_us(run: str, pinned: bool) -> float:
         programs = [("taskset", "-c", str(core), *programs[0]) for core in cores[:2]]
     with _serving("lat", run, *programs[0]):
         _until(_listens, "ib_write_lat")
-        said = _run_client("lat", run, *programs[1], "127.0.0.1")
-    row = re.search(rf"^ 8 +{LATENCY_WRITES} +[0-9.]+ +[0-9.]+ +([0-9.]+)", said, re.MULTILINE)
+        output = _run_client("lat", run, *programs[1], "127.0.0.1")
+    row = re.search(rf"^ 8 +{LATENCY_WRITES} +[0-9.]+ +[0-9.]+ +([0-9.]+)", output, re.MULTILINE)
     if row is None:
-        raise NotMeasured(f"ib_write_lat says {said[-80:]!r}")
+        raise NotMeasured(f"ib_write_lat says {output[-80:]!r}")
     return float(row[1])
 
 
@@ -145,14 +145,14 @@ def _connects(run: str) -> tuple[float, float]:
         _until(lambda: _serves(run, "cm"), "hcad")
         time.sleep(_SETTLE_S)  # the program does not report when it listens
         hcad = _hcad(run, "cm")
-        before = _cpu_s(hcad)
-        said = _run_client("cm", run, "cmtime", "-c", count, "-s", "127.0.0.1")
-        spent = _cpu_s(hcad) - before
+        start_cpu_s = _cpu_s(hcad)
+        output = _run_client("cm", run, "cmtime", "-c", count, "-s", "127.0.0.1")
+        spent = _cpu_s(hcad) - start_cpu_s
     taken_ms = 0.0
     for step in _STEPS_UNTIL_CONNECTED:
-        row = re.search(rf"^{step} *: +([0-9.]+)", said, re.MULTILINE)
+        row = re.search(rf"^{step} *: +([0-9.]+)", output, re.MULTILINE)
         if row is None:
-            raise NotMeasured(f"cmtime says {said[-80:]!r}")
+            raise NotMeasured(f"cmtime says {output[-80:]!r}")
         taken_ms += float(row[1])
     return CONNECTIONS / taken_ms * 1e3, spent / CONNECTIONS * 1e3
 
@@ -163,9 +163,9 @@ def _idle(run: str) -> tuple[float, float]:
         _until(lambda: _serves(run, "idle"), "hcad")
         time.sleep(_SETTLE_S)
         hcad = _hcad(run, "idle")
-        before = _cpu_s(hcad)
+        start_cpu_s = _cpu_s(hcad)
         time.sleep(_WATCH_S)
-        busy_ms = (_cpu_s(hcad) - before) * 1e3 / _WATCH_S
+        busy_ms = (_cpu_s(hcad) - start_cpu_s) * 1e3 / _WATCH_S
         for line in Path(f"/proc/{hcad}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1]) / 1024, busy_ms
@@ -196,8 +196,8 @@ def measure() -> Section:
             figures, why = act(), ""
         except NotMeasured as err:
             figures, why = (0.0,) * len(names), str(err)
-        for (name, unit, goal, least), figure in zip(names, figures, strict=True):
-            rows.append(Row("programs", name, figure, unit, goal, at_least=least, missing=why))
+        for (name, unit, goal, is_minimum), figure in zip(names, figures, strict=True):
+            rows.append(Row("programs", name, figure, unit, goal, at_least=is_minimum, missing=why))
 
     with tempfile.TemporaryDirectory() as run:
         lat = "8-byte write, ib_write_lat, typical"

@@ -18,11 +18,11 @@ _CLUSTER = "tests/e2e/rdma/test_rdma_wire.py and test_rdma_policy.py, on a clust
 
 def _wire() -> Section:
     """Measure the wire in a process that may create network namespaces."""
-    done = subprocess.run(wire.inside("--json"), capture_output=True, text=True, check=False)
+    process = subprocess.run(wire.inside("--json"), capture_output=True, text=True, check=False)
     try:
-        rows = json.loads(done.stdout)["sections"][0]["rows"]
+        rows = json.loads(process.stdout)["sections"][0]["rows"]
     except (ValueError, KeyError, IndexError):
-        why = done.stderr.strip().rpartition("\n")[2] or f"status {done.returncode}"
+        why = process.stderr.strip().rpartition("\n")[2] or f"status {process.returncode}"
         return Section("wire", (Row("wire", "wire", 0.0, "GB/s", 0.8, missing=why),))
     for row in rows:
         del row["verdict"]
@@ -38,16 +38,16 @@ def _cluster() -> Section:
 
 
 def _versions() -> str:
-    found = [f"tessera {metadata.version('tessera')}"]
+    versions = [f"tessera {metadata.version('tessera')}"]
     for package in ("perftest", "rdmacm-utils", "libibverbs-dev"):
-        done = subprocess.run(
+        process = subprocess.run(
             ["dpkg-query", "-W", "-f", "${Package} ${Version}", package],
             capture_output=True,
             text=True,
             check=False,
         )
-        found.append(done.stdout if done.returncode == 0 else f"{package} -")
-    return ", ".join(found)
+        versions.append(process.stdout if process.returncode == 0 else f"{package} -")
+    return ", ".join(versions)
 
 
 def main() -> int:
@@ -62,7 +62,7 @@ def main() -> int:
         _cluster(),
     ]
     print(table(sections))
-    return int(any(row.verdict not in ("met", "") for one in sections for row in one.rows))
+    return int(any(row.verdict not in ("met", "") for section in sections for row in section.rows))
 
 
 if __name__ == "__main__":

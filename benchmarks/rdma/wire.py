@@ -69,7 +69,9 @@ class _End:
     def connect(self, peer: "_End") -> None:
         """Move to RTS."""
         attributes = hca.HcaQpAttributes(
-            *(0, self.opened.interface.path_mtu(), 0, 0, peer.made.handle, ACCESS),
+            path_mtu=self.opened.interface.path_mtu(),
+            dest_qpn=peer.made.handle,
+            access=ACCESS,
             port=1,
             is_global=1,
             av_port=1,
@@ -80,19 +82,19 @@ class _End:
         ctypes.memmove(attributes.dgid, peer.gid, 16)
         to_rtr = Mask.AV | Mask.PATH_MTU | Mask.DEST_QPN | Mask.RQ_PSN | Mask.MAX_DEST_RD_ATOMIC
         to_rts = Mask.TIMEOUT | Mask.RETRY_CNT | Mask.RNR_RETRY | Mask.SQ_PSN
-        for state, given in (
+        for state, attribute_mask in (
             (VerbsState.INIT, Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS),
             (VerbsState.RTR, to_rtr | Mask.MIN_RNR_TIMER),
             (VerbsState.RTS, to_rts | Mask.MAX_QP_RD_ATOMIC),
         ):
             attributes.state = state
             self.objects.modify_qp(
-                hca.HcaQpModify(self.made.handle, Mask.STATE | given, attributes)
+                hca.HcaQpModify(self.made.handle, Mask.STATE | attribute_mask, attributes)
             )
 
     def write_s(self, key: int, count: int, size: int) -> float:
         """Write ``count`` blocks of ``size`` bytes; return the time in seconds."""
-        before, first = self.cq.head, self.ring.send_head
+        start_head, first = self.cq.head, self.ring.send_head
         for i in range(count):
             slot = self.slots[(first + i) % BLOCKS]
             slot.remote_address, slot.remote_key = i * size, key
@@ -103,12 +105,12 @@ class _End:
         self.ring.send_head = first + count
         self.page.dirty[self.made.index // 64] = 1 << self.made.index % 64
         os.write(self.objects.doorbell_fd, b"x")
-        while self.cq.head == before:
+        while self.cq.head == start_head:
             if count > 1:
                 time.sleep(0.0002)  # the engines need the CPUs
-        taken = time.perf_counter() - started
+        elapsed_s = time.perf_counter() - started
         self.cq.tail = self.cq.head
-        return taken
+        return elapsed_s
 
     def close(self) -> None:
         """Close the engine and its resources."""
@@ -128,18 +130,18 @@ class _Namespaces:
     def __init__(self, stack: ExitStack, *, routed: bool) -> None:
         self._holders = [self._holder(stack) for _ in range(3 if routed else 2)]
         self._fds = [os.open(f"/proc/{h.pid}/ns/net", os.O_RDONLY) for h in self._holders[:2]]
-        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        own_socket, broker_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [
             sys.executable,
             "-m",
             "hca.daemon.netd.broker",
             "--socket-fd",
-            str(there.fileno()),
+            str(broker_socket.fileno()),
         ]
-        self._process = subprocess.Popen(command, pass_fds=(there.fileno(),))
-        there.close()
+        self._process = subprocess.Popen(command, pass_fds=(broker_socket.fileno(),))
+        broker_socket.close()
         stack.callback(self._process.wait, 20)
-        self._broker = Broker(stack.enter_context(here))
+        self._broker = Broker(stack.enter_context(own_socket))
         self._links = [(0, NAMES[0]), (1, NAMES[1])]
         if routed:
             for node, name in enumerate(NAMES):
@@ -155,10 +157,10 @@ class _Namespaces:
                 self._do(2, "ip", "addr", "add", f"{gateway}/24", "dev", f"route{node}")
                 self._do(node, "ip", "route", "add", "default", "via", gateway)
 
-    def _veth(self, node: int, name: str, other: int, other_name: str) -> None:
-        veth = ("ip", "link", "add", name, "type", "veth", "peer", "name", other_name)
-        self._do(node, *veth, "netns", str(self._holders[other].pid))
-        for where, link in ((node, name), (other, other_name)):
+    def _veth(self, node: int, name: str, peer: int, peer_name: str) -> None:
+        veth = ("ip", "link", "add", name, "type", "veth", "peer", "name", peer_name)
+        self._do(node, *veth, "netns", str(self._holders[peer].pid))
+        for where, link in ((node, name), (peer, peer_name)):
             self._do(where, "ip", "link", "set", link, "up")
             if (where, link) not in self._links:
                 self._links.append((where, link))
@@ -216,13 +218,13 @@ def _udp_s(spaces: _Namespaces, payload: int, segments: bool) -> float:
         sending.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, 0)
     sending.sendto(b"e", (ADDRESSES[1], 4791))
     os.read(done_reading, 1)
-    taken = time.perf_counter() - started
+    elapsed_s = time.perf_counter() - started
     os.waitpid(child, 0)
     for descriptor in (done_reading, done_writing):
         os.close(descriptor)
     sender.close()
     receiver.close()
-    return taken
+    return elapsed_s
 
 
 def _measure(spaces: _Namespaces, mtu: int, segments: bool) -> tuple[float, float, float, float]:
@@ -234,9 +236,9 @@ def _measure(spaces: _Namespaces, mtu: int, segments: bool) -> tuple[float, floa
     a, b = (_End(spaces.open(node, segments)) for node in (0, 1))
     a.connect(b)
     b.connect(a)
-    before = time.process_time()
+    start_cpu_s = time.process_time()
     writes = [a.write_s(b.key, BLOCKS, BLOCK) for _ in range(ROUNDS)]
-    spent = (time.process_time() - before) / ROUNDS / (WORKING_SET / 1e9)
+    spent = (time.process_time() - start_cpu_s) / ROUNDS / (WORKING_SET / 1e9)
     pings = sorted(a.write_s(b.key, 1, 8) for _ in range(PINGS))
     path_mtu = 128 << a.opened.interface.path_mtu()
     a.close()
@@ -250,8 +252,10 @@ def measure() -> Section:
     """Measure, where the kernel permits namespaces. Raises OSError."""
     rows: list[Row] = []
     for mtu, segments, goal in (
-        *((9000, False, 0.8), (9000, True, 2.5)),
-        *((1500, False, None), (1500, True, 0.3)),
+        (9000, False, 0.8),
+        (9000, True, 2.5),
+        (1500, False, None),
+        (1500, True, 0.3),
     ):
         with ExitStack() as stack:
             routed = mtu == 1500
@@ -265,7 +269,10 @@ def measure() -> Section:
                 Row("wire", f"{name}: CPU time of both ends", spent, "s/GB"),
                 Row("wire", f"{name}: bare UDP", bare, "GB/s"),
                 Row(
-                    *("wire", f"{name}: 8 B write and answer, half, median", half_us, "us"),
+                    "wire",
+                    f"{name}: 8 B write and answer, half, median",
+                    half_us,
+                    "us",
                     10.0 if mtu == 9000 and not segments else None,
                 ),
             ]

@@ -55,8 +55,8 @@ class _End:
         pd = self.objects.create_pd().handle
         cq, cq_fd = self.objects.create_cq(hca.HcaCqCreate(1024, 0))
         self.cq = hca.HcaCqPage.from_buffer(_map(cq_fd, cq.page_bytes))
-        wanted = hca.HcaQpCreate(pd, cq.handle, cq.handle, 2, SMALL_WRITES, 1, 0)
-        self.qp, qp_fd = self.objects.create_qp(wanted)
+        qp_request = hca.HcaQpCreate(pd, cq.handle, cq.handle, 2, SMALL_WRITES, 1, 0)
+        self.qp, qp_fd = self.objects.create_qp(qp_request)
         self.rings = _map(qp_fd, self.qp.page_bytes)
         segment, fd = self.objects.create_segment(hca.HcaSegmentCreate(WORKING_SET))
         self.memory = _map(fd, WORKING_SET)
@@ -72,7 +72,7 @@ class _End:
         )
         ctypes.memmove(attributes.dgid, peer.address.gids[1], 16)
         mask = VerbsMask
-        for state, given in (
+        for state, attribute_mask in (
             (VerbsState.INIT, mask.PKEY_INDEX | mask.PORT | mask.ACCESS_FLAGS),
             (
                 VerbsState.RTR,
@@ -93,26 +93,26 @@ class _End:
             ),
         ):
             attributes.state = state
-            wanted = hca.HcaQpModify(self.qp.handle, mask.STATE | given, attributes)
-            self.objects.modify_qp(wanted)
+            modification = hca.HcaQpModify(self.qp.handle, mask.STATE | attribute_mask, attributes)
+            self.objects.modify_qp(modification)
 
     def crowd(self, count: int) -> int:
         """Create ``count`` more queue pairs, each connected to itself, and regions; return how
         many.
         """
         pd, cq = next(iter(self.objects._pds)), next(iter(self.objects._cqs))
-        own, made = self.qp, 0
+        own, pair_count = self.qp, 0
         for place in range(count):
             self.qp, fd = self.objects.create_qp(hca.HcaQpCreate(pd, cq, cq, 2, 16, 16, 0))
             os.close(fd)
             self.connect(self)
-            made += 1
+            pair_count += 1
             region = hca.HcaMrCreate(pd, ACCESS, place * hca.HCA_PAGE_BYTES, 64, 1)
             segment = next(iter(self.objects._segments))
             region.pieces[0] = hca.HcaPiece(segment, 0, 0, 64)
             self.objects.create_region(region)
         self.qp = own
-        return made
+        return pair_count
 
     def fill(self, key: int, count: int = BLOCKS, size: int = BLOCK) -> hca.HcaQpPage:
         """Write adjacent writes into the ring; return the ring's counters."""
@@ -134,16 +134,16 @@ def _map(fd: int, size: int) -> mmap.mmap:
 
 
 def _write_s(end: _End, ring: hca.HcaQpPage, count: int = BLOCKS) -> float:
-    before = end.cq.head
+    start_head = end.cq.head
     started = time.perf_counter()
     ring.send_head += count
     end.page.dirty[end.qp.index // 64] = 1 << end.qp.index % 64
     os.write(end.objects.doorbell_fd, b"x")
-    while end.cq.head == before:
+    while end.cq.head == start_head:
         time.sleep(0.0002)  # the engine needs a CPU
-    taken = time.perf_counter() - started
+    elapsed_s = time.perf_counter() - started
     end.cq.tail = end.cq.head
-    return taken
+    return elapsed_s
 
 
 def _copy_s(source: _End, target: _End) -> float:
@@ -218,7 +218,7 @@ def measure() -> Section:
     source.objects.close()
     target.objects.close()
     bare, policed = _policy_ns(engine)
-    most = _many(engine)
+    object_counts = _many(engine)
     engine.close()
     name = f"same node, writes of {BLOCK >> 10} KiB"
     return Section(
@@ -229,8 +229,10 @@ def measure() -> Section:
             Row("rdma", "writes / memcpy", written / copied, "", 0.5, at_least=True),
             Row("rdma", f"write of {SMALL} bytes, no policy", bare, "ns"),
             Row("rdma", "what policy adds to it", max(policed - bare, 0.0), "ns", 50.0),
-            Row("rdma", "queue pairs of one node, in RTS", most[0], "", 1000, at_least=True),
-            Row("rdma", "regions of one node", most[1], "", 1000, at_least=True),
+            Row(
+                "rdma", "queue pairs of one node, in RTS", object_counts[0], "", 1000, at_least=True
+            ),
+            Row("rdma", "regions of one node", object_counts[1], "", 1000, at_least=True),
         ),
     )
 

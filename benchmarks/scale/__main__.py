@@ -23,17 +23,19 @@ _WITH_SLOW = 100
 _PLOT = REPOSITORY / "docs" / "scale.svg"
 
 
-def rows(found: Figures) -> Section:
+def rows(fleet_figures: Figures) -> Section:
     """Return the figures of one size with the goals."""
-    name = f"{found.nodes} nodes"
+    name = f"{fleet_figures.nodes} nodes"
     result = []
-    for phase, figures in found.phases.items():
+    for phase, figures in fleet_figures.phases.items():
         goal = {"relay idle": 60.0, "divide whole GPUs": 60.0}.get(phase)
         if phase != "quiet":
             result.append(Row(name, phase, figures.seconds, "s", goal))
         if phase.endswith(SLOW_TOO):
             continue  # most programs are idle
-        each = {who: 1000 * s / (found.nodes * GPUS_A_NODE) for who, s in figures.cpu_s.items()}
+        each = {
+            who: 1000 * s / (fleet_figures.nodes * GPUS_A_NODE) for who, s in figures.cpu_s.items()
+        }
         if phase.startswith(("divide", "relay")):
             result += [
                 Row(name, f"{phase}: CPU time of {who} for each GPU", ms, "ms")
@@ -43,23 +45,32 @@ def rows(found: Figures) -> Section:
         result.append(Row(name, f"{phase}: operator", figures.cores, "cores", 1.0))
         calm = 50.0 if phase == "quiet" else None
         result.append(Row(name, f"{phase}: operator's requests", rate, "/s", calm))
-    result.append(Row(name, "operator's memory at most", found.memory_mib, "MiB", 300.0))
-    result.append(Row(name, "operators that ended by themselves", found.restarts, "", 0.0))
-    result += [Row(name, "nodes away", found.away, ""), Row(name, "nodes slow", found.slow, "")]
-    if found.status_bytes:
-        result.append(Row(name, "MIGLayout.status", found.status_bytes / 1024, "KiB", 16.0))
-    if quiet := found.phases.get("quiet"):
-        lists = quiet.agent_lists * 3600 / quiet.seconds / found.nodes
+    result.append(Row(name, "operator's memory at most", fleet_figures.memory_mib, "MiB", 300.0))
+    result.append(Row(name, "operators that ended by themselves", fleet_figures.restarts, "", 0.0))
+    result += [
+        Row(name, "nodes away", fleet_figures.away, ""),
+        Row(name, "nodes slow", fleet_figures.slow, ""),
+    ]
+    if fleet_figures.status_bytes:
+        result.append(Row(name, "MIGLayout.status", fleet_figures.status_bytes / 1024, "KiB", 16.0))
+    if quiet := fleet_figures.phases.get("quiet"):
+        lists = quiet.agent_lists * 3600 / quiet.seconds / fleet_figures.nodes
         result.append(Row(name, "lists of an agent in an hour at rest", lists, "", 1.0))
-    if found.change_ms:
-        result.append(Row(name, "one GPU's change: operator", found.change_ms, "ms", 5.0))
-        result.append(Row(name, "one GPU's change: its requests", found.change_requests, ""))
-    for what, seconds in found.bound_s.items():
-        result.append(Row(name, f"{found.pods} pods with {what} until all are bound", seconds, "s"))
-    if found.lost_leader_s:
-        result.append(Row(name, "leader killed until work continues", found.lost_leader_s, "s"))
-    if found.stuck:
-        result.append(Row(name, "the rest", 0.0, "", missing=found.stuck))
+    if fleet_figures.change_ms:
+        result.append(Row(name, "one GPU's change: operator", fleet_figures.change_ms, "ms", 5.0))
+        result.append(
+            Row(name, "one GPU's change: its requests", fleet_figures.change_requests, "")
+        )
+    for device, seconds in fleet_figures.bound_s.items():
+        result.append(
+            Row(name, f"{fleet_figures.pods} pods with {device} until all are bound", seconds, "s")
+        )
+    if fleet_figures.lost_leader_s:
+        result.append(
+            Row(name, "leader killed until work continues", fleet_figures.lost_leader_s, "s")
+        )
+    if fleet_figures.stuck:
+        result.append(Row(name, "the rest", 0.0, "", missing=fleet_figures.stuck))
     return Section(name, tuple(result))
 
 
@@ -99,7 +110,7 @@ def main() -> int:
     parser.add_argument("--plot", action="store_true", help=f"write {_PLOT.name} into docs/")
     options = parser.parse_args()
     print(f"{machine()}; {GPUS_A_NODE} GPUs a node", flush=True)
-    found: list[Figures] = []
+    all_figures: list[Figures] = []
     sizes = [int(word) for word in options.nodes.split(",")]
     busy = _busy_one(sizes)
     ends_at = time.monotonic() + options.within
@@ -107,24 +118,24 @@ def main() -> int:
         keep = options.keep / str(nodes) if options.keep else None
         within_s = _within_s(sizes[position:], busy, max(1.0, ends_at - time.monotonic()))
         pods = PODS_A_NODE * nodes if options.pods is None else options.pods
-        wanted = Wanted(nodes, options.quiet, within_s, busy=nodes == busy, pods=pods, keep=keep)
+        settings = Wanted(nodes, options.quiet, within_s, busy=nodes == busy, pods=pods, keep=keep)
         try:
-            found.append(measure(wanted, _CACHE / "node-bin"))
+            all_figures.append(measure(settings, _CACHE / "node-bin"))
         except (MissingProgram, TimeoutError) as err:
             print(f"error: {nodes} nodes: {err}", file=sys.stderr)
             return 2
-        print(table([rows(found[-1])]), flush=True)
-    sections = [rows(figures) for figures in found]
-    print(curve.text(found))
+        print(table([rows(all_figures[-1])]), flush=True)
+    sections = [rows(figures) for figures in all_figures]
+    print(curve.text(all_figures))
     if options.requests:
-        for figures in found:
+        for figures in all_figures:
             for name, phase in figures.phases.items():
                 print(f"{figures.nodes} nodes, {name}: operator: {phase.operator}")
                 print(f"{figures.nodes} nodes, {name}: agents: {phase.agents}")
     if options.plot:
-        _PLOT.write_text(curve.svg(found))
+        _PLOT.write_text(curve.svg(all_figures))
     if options.json:
-        options.json.write_text(json.dumps([f.document() for f in found], indent=1))
+        options.json.write_text(json.dumps([f.document() for f in all_figures], indent=1))
     poor = ("MISSED", "NOT MEASURED")
     return int(any(row.verdict in poor for section in sections for row in section.rows))
 

@@ -56,15 +56,15 @@ class Cluster:
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
 
         def both() -> list[Any]:  # gpud's and the agents'
-            found = self._plane.send("GET", path)["items"]
-            return found if len(found) == 2 else []
+            daemon_sets = self._plane.send("GET", path)["items"]
+            return daemon_sets if len(daemon_sets) == 2 else []
 
-        for found in self.wait("the DaemonSets", both, 300):
-            self._run(path, found, nodes)
+        for daemon_set in self.wait("the DaemonSets", both, 300):
+            self._run(path, daemon_set, nodes)
 
-    def _run(self, path: str, found: dict[str, Any], nodes: Sequence[int]) -> None:
-        template = found["spec"]["template"]["metadata"]
-        name = found["metadata"]["name"]
+    def _run(self, path: str, daemon_set: dict[str, Any], nodes: Sequence[int]) -> None:
+        template = daemon_set["spec"]["template"]["metadata"]
+        name = daemon_set["metadata"]["name"]
 
         def create(number: int) -> None:
             metadata = {
@@ -86,29 +86,32 @@ class Cluster:
         _all(create, nodes)
         figures = ("currentNumberScheduled", "desiredNumberScheduled", "numberReady")
         status = dict.fromkeys((*figures, "updatedNumberScheduled"), len(nodes))
-        status |= {"numberMisscheduled": 0, "observedGeneration": found["metadata"]["generation"]}
+        status |= {
+            "numberMisscheduled": 0,
+            "observedGeneration": daemon_set["metadata"]["generation"],
+        }
         self._plane.send("PATCH", f"{path}/{name}/status", {"status": status}, _MERGE)
 
     def layout(self, instances: Sequence[tuple[str, int]], unavailable: str) -> int:
         """Request these slices on every GPU; return the layout's generation."""
-        wanted = [{"profile": profile, "count": count} for profile, count in instances]
-        spec = {"instances": wanted, "rollout": {"maxUnavailable": unavailable}}
+        requested_slices = [{"profile": profile, "count": count} for profile, count in instances]
+        spec = {"instances": requested_slices, "rollout": {"maxUnavailable": unavailable}}
         try:
-            found = self._ours("PATCH", "/miglayouts/l", {"spec": spec})
+            stored_layout = self._ours("PATCH", "/miglayouts/l", {"spec": spec})
         except urllib.error.HTTPError as err:
             if err.code != 404:
                 raise
             document = {"kind": "MIGLayout", "metadata": {"name": "l"}, "spec": spec}
-            found = self._ours("POST", "/miglayouts", document)
-        return int(found["metadata"]["generation"])
+            stored_layout = self._ours("POST", "/miglayouts", document)
+        return int(stored_layout["metadata"]["generation"])
 
     def count_applied(self, generation: int) -> int:
         """Return on how many GPUs this generation of the layout is applied and visible to the
         scheduler.
         """
         status = self._ours("GET", "/miglayouts/l").get("status") or {}
-        seen = status.get("observedGeneration") == generation
-        return int(status.get("gpusApplied") or 0) if seen else 0
+        is_observed = status.get("observedGeneration") == generation
+        return int(status.get("gpusApplied") or 0) if is_observed else 0
 
     def status_bytes(self) -> int:
         """Return the size of the layout's status."""
@@ -116,8 +119,8 @@ class Cluster:
 
     def count_reported(self) -> int:
         """Return the number of GPUs whose agents have reported them in their initial state."""
-        found = self._ours("GET", "/gpus?resourceVersion=0")["items"]
-        return sum(bool((gpu.get("status") or {}).get("slices")) for gpu in found)
+        gpus = self._ours("GET", "/gpus?resourceVersion=0")["items"]
+        return sum(bool((gpu.get("status") or {}).get("slices")) for gpu in gpus)
 
     def leader(self) -> str:
         """Return the holder of the operator's lease."""
@@ -129,16 +132,16 @@ class Cluster:
 
     def wait(
         self,
-        what: str,
-        found: Callable[[], Any],
+        event: str,
+        probe: Callable[[], Any],
         within_s: float,
         every_s: float = _PROMPT_S,
     ) -> Any:
-        """Return the first true result of ``found``. Raises Stuck."""
+        """Return the first true result of ``probe``. Raises Stuck."""
         deadline = time.monotonic() + within_s
-        while not (answer := found()):
+        while not (answer := probe()):
             if time.monotonic() > deadline:
-                raise Stuck(f"{what} did not come in {within_s:.0f} s")
+                raise Stuck(f"{event} did not come in {within_s:.0f} s")
             time.sleep(every_s)
         return answer
 

@@ -41,14 +41,14 @@ class Counts:
         """Return the number of requests; an empty word matches all."""
         return sum(
             count
-            for (who, what, which), count in self.requests.items()
-            if who == user and verb in ("", what) and resource in ("", which)
+            for (who, request_verb, which), count in self.requests.items()
+            if who == user and verb in ("", request_verb) and resource in ("", which)
         )
 
     def table(self, user: str) -> str:
         """Return "patch gpus 7, watch nodes 1", the most frequent first."""
-        found = [(f"{v} {r}", n) for (u, v, r), n in self.requests.most_common() if u == user]
-        return ", ".join(f"{what} {count}" for what, count in found)
+        frequencies = [(f"{v} {r}", n) for (u, v, r), n in self.requests.most_common() if u == user]
+        return ", ".join(f"{request} {count}" for request, count in frequencies)
 
 
 class ControlPlane:
@@ -151,10 +151,10 @@ class ControlPlane:
 
     def take_counts(self) -> Counts:
         """Return the requests since the last call."""
-        found = Counts()
+        counts = Counts()
         path = self._root / "audit.log"
         if not path.exists():
-            return found
+            return counts
         with path.open("rb") as log:
             log.seek(self._read_to)
             for line in log:
@@ -168,8 +168,8 @@ class ControlPlane:
                 resource = (event.get("objectRef") or {}).get("resource", "-")
                 part = (event.get("objectRef") or {}).get("subresource")
                 name = f"{resource}/{part}" if part else resource
-                found.requests[event["user"]["username"], event["verb"], name] += 1
-        return found
+                counts.requests[event["user"]["username"], event["verb"], name] += 1
+        return counts
 
     def install(self, crds: Sequence[Path]) -> None:
         """Create Tessera's custom resource definitions, and wait until they are served."""
@@ -186,10 +186,10 @@ class ControlPlane:
 
     def _are_served(self, kinds: int) -> bool:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        found = self.send("GET", path)["items"]
+        definitions = self.send("GET", path)["items"]
         states = [
             condition["status"]
-            for definition in found
+            for definition in definitions
             for condition in (definition.get("status") or {}).get("conditions", ())
             if condition["type"] == "Established"
         ]

@@ -11,33 +11,35 @@ _WIDTH, _HEIGHT, _LEFT, _BELOW = 640, 320, 60, 40
 
 def _ms(figures: Figures, phase: str) -> float | None:
     """Return milliseconds per node; None: that size did not reach the phase."""
-    done = figures.phases.get(phase)
-    return None if done is None else 1000 * done.seconds / figures.nodes
+    phase_figures = figures.phases.get(phase)
+    return None if phase_figures is None else 1000 * phase_figures.seconds / figures.nodes
 
 
-def text(found: Sequence[Figures]) -> str:
+def text(all_figures: Sequence[Figures]) -> str:
     """Return milliseconds per node and size, a line for each phase."""
-    lines = [f"{'ms per node':<28}" + "".join(f"{f.nodes:>9}" for f in found)]
+    lines = [f"{'ms per node':<28}" + "".join(f"{f.nodes:>9}" for f in all_figures)]
     for phase in _PHASES:
-        each = [_ms(f, phase) for f in found]
+        each = [_ms(f, phase) for f in all_figures]
         lines.append(
             f"{phase:<28}" + "".join("        -" if m is None else f"{m:9.1f}" for m in each)
         )
     return "\n".join(lines)
 
 
-def svg(found: Sequence[Figures]) -> str:
+def svg(all_figures: Sequence[Figures]) -> str:
     """Return the same as a plot: flat lines mean that a node costs the same in a larger fleet."""
-    highest = max((m for f in found for phase in _PHASES if (m := _ms(f, phase))), default=1.0)
-    most = max(f.nodes for f in found)
+    highest = max(
+        (m for f in all_figures for phase in _PHASES if (m := _ms(f, phase))), default=1.0
+    )
+    max_nodes = max(f.nodes for f in all_figures)
 
     def across(nodes: int) -> float:
-        return _LEFT + (_WIDTH - _LEFT - 20) * nodes / most
+        return _LEFT + (_WIDTH - _LEFT - 20) * nodes / max_nodes
 
     def points_of(phase: str) -> list[tuple[float, float]]:
         return [
             (across(f.nodes), 20 + (_HEIGHT - _BELOW - 20) * (1 - ms / highest))
-            for f in found
+            for f in all_figures
             if (ms := _ms(f, phase)) is not None
         ]
 
@@ -50,7 +52,7 @@ def svg(found: Sequence[Figures]) -> str:
         f'<text x="8" y="26">{highest:.0f}</text>',
         f'<text x="{_WIDTH - 60}" y="{_HEIGHT - 8}">nodes</text>',
     ]
-    for figures in found:
+    for figures in all_figures:
         x = across(figures.nodes)
         parts.append(f'<text x="{x - 10:.0f}" y="{_HEIGHT - _BELOW + 16}">{figures.nodes}</text>')
     for phase, colour, row in zip(_PHASES, _COLOURS, range(3), strict=True):

@@ -78,15 +78,15 @@ def _obey(kubelets: dict[str, NodeKubelet]) -> None:
     for line in sys.stdin:
         verb, _, name = line.strip().partition(" ")
         chosen = [kubelets[name]] if name in kubelets else [] if name else list(kubelets.values())
-        given = 0
+        slice_count = 0
         for kubelet in chosen:
             if verb == "hold":
-                given += kubelet.hold()
+                slice_count += kubelet.hold()
             elif verb == "free":
                 kubelet.free()
         for node in [k.node for k in chosen]:
             _WAKES[node].set()
-        print(given, flush=True)
+        print(slice_count, flush=True)
 
 
 _WAKES: dict[str, threading.Event] = {}
@@ -136,9 +136,9 @@ def _serve_gpuds(root: Path, gpuds: dict[int, gpud_stand_in.NodeGpus]) -> None:
 def _report(api: CoreV1Api, kubelets: Sequence[NodeKubelet]) -> None:
     """Write the nodes' statuses that are due."""
     while True:
-        now = time.monotonic()
+        now_s = time.monotonic()
         for kubelet in kubelets:
-            patch = kubelet.status(now)
+            patch = kubelet.status(now_s)
             if patch is not None:
                 with contextlib.suppress(ApiException):  # the next difference writes it
                     api.patch_node_status(kubelet.node, patch)

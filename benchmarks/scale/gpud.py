@@ -57,20 +57,22 @@ class NodeGpus:
     ) -> dict[str, Any]:
         gpu = self._gpus[gpu_uuid]
         board = geometry.board(gpu.board)
-        made = geometry.Instance(board.profile(profile), start)
-        there = [geometry.Instance(board.profile(i.profile), i.start) for i in gpu.instances]
+        candidate = geometry.Instance(board.profile(profile), start)
+        placed_instances = [
+            geometry.Instance(board.profile(i.profile), i.start) for i in gpu.instances
+        ]
         try:
-            planner.check(board, [*there, made])
+            planner.check(board, [*placed_instances, candidate])
         except MigError as err:
             raise Refused("invalid", str(err)) from err
-        whole = made.profile.is_whole
+        whole = candidate.profile.is_whole
         instance = admin.Instance(
             uuid=gpu_uuid if whole else f"MIG-{uuid.uuid4()}",
             profile=profile,
             start=start,
-            size=made.profile.size,
-            memory_bytes=made.profile.memory_bytes,
-            multiprocessors=made.profile.sm_count,
+            size=candidate.profile.size,
+            memory_bytes=candidate.profile.memory_bytes,
+            multiprocessors=candidate.profile.sm_count,
             memory_used_bytes=0,
             socket_dir="/run",
             admit=True,
@@ -90,9 +92,9 @@ class NodeGpus:
     def destroy_instance(self, uuid: str, owner: str = "", evict: bool = False) -> dict[str, Any]:
         del owner, evict  # there are no claims here
         for gpu in self._gpus.values():
-            left = tuple(i for i in gpu.instances if i.uuid != uuid)
-            if len(left) < len(gpu.instances):
-                self._gpus[gpu.uuid] = replace(gpu, instances=left, mig_enabled=True)
+            remaining_instances = tuple(i for i in gpu.instances if i.uuid != uuid)
+            if len(remaining_instances) < len(gpu.instances):
+                self._gpus[gpu.uuid] = replace(gpu, instances=remaining_instances, mig_enabled=True)
                 return {}
         raise Refused("not_found", f"no instance {uuid}")
 

@@ -39,9 +39,9 @@ class NodeKubelet:
 
     def list(self) -> Listing:
         """List pod resources; pods that were ended are removed when their time is up."""
-        now = time.monotonic()
+        now_s = time.monotonic()
         with self._lock:
-            for uuid in [u for u, at in self._ends_at.items() if at <= now]:
+            for uuid in [u for u, at in self._ends_at.items() if at <= now_s]:
                 self._held.pop(uuid, None)
                 del self._ends_at[uuid]
             return Listing(
@@ -53,16 +53,21 @@ class NodeKubelet:
     def hold(self, on_each_gpu: int = 1) -> int:
         """Assign the first slices of each GPU to pods; return how many were assigned."""
         with self._lock:
-            before = len(self._held)
-            given: dict[str, int] = {}
+            start_count = len(self._held)
+            slices_per_gpu: dict[str, int] = {}
             for resource, offer in self._offers.items():
-                for one in offer.slices:
-                    if given.get(one.gpu_uuid, 0) < on_each_gpu and one.uuid not in self._held:
-                        given[one.gpu_uuid] = given.get(one.gpu_uuid, 0) + 1
-                        name = f"pod-{one.uuid.lower()}"
+                for gpu_slice in offer.slices:
+                    if (
+                        slices_per_gpu.get(gpu_slice.gpu_uuid, 0) < on_each_gpu
+                        and gpu_slice.uuid not in self._held
+                    ):
+                        slices_per_gpu[gpu_slice.gpu_uuid] = (
+                            slices_per_gpu.get(gpu_slice.gpu_uuid, 0) + 1
+                        )
+                        name = f"pod-{gpu_slice.uuid.lower()}"
                         pod = HolderPod("bench", name, f"uid-{name}")
-                        self._held[one.uuid] = resource, pod
-            return len(self._held) - before
+                        self._held[gpu_slice.uuid] = resource, pod
+            return len(self._held) - start_count
 
     def free(self) -> None:
         """End all pods."""
@@ -70,14 +75,14 @@ class NodeKubelet:
             self._held.clear()
             self._ends_at.clear()
 
-    def status(self, now: float) -> dict[str, Any] | None:
+    def status(self, now_s: float) -> dict[str, Any] | None:
         """Return the patch of the node's status that is due, or None."""
         with self._lock:
             if self._counts != self._reported:
-                self._reported, self._until = dict(self._counts), now + _REPEATED_S
-            if now < self._due_at or now > self._until:
+                self._reported, self._until = dict(self._counts), now_s + _REPEATED_S
+            if now_s < self._due_at or now_s > self._until:
                 return None
-            self._due_at = now + STATUS_S
+            self._due_at = now_s + STATUS_S
             figures = {name: str(count) for name, count in self._reported.items()}
         return {"status": {"capacity": figures, "allocatable": figures}}
 
@@ -87,9 +92,9 @@ class NodeKubelet:
             counts = {name: len(offer.devices()) for name, offer in self._offers.items()}
             self._counts = dict.fromkeys(self._counts, 0) | counts
             for offer in self._offers.values():
-                for one in offer.withdrawn:
-                    if one.uuid in self._held:
-                        self._ends_at.setdefault(one.uuid, time.monotonic() + self._lasts_s)
+                for gpu_slice in offer.withdrawn:
+                    if gpu_slice.uuid in self._held:
+                        self._ends_at.setdefault(gpu_slice.uuid, time.monotonic() + self._lasts_s)
 
     def connected_resources(self) -> frozenset[str]:
         with self._lock:

@@ -87,9 +87,9 @@ class Wanted:
 class Run:
     """A running fleet, and the measurement of its phases."""
 
-    def __init__(self, wanted: Wanted, plane: ControlPlane, root: Path, stack: ExitStack) -> None:
-        self.wanted = wanted
-        self.figures = Figures(wanted.nodes)
+    def __init__(self, settings: Wanted, plane: ControlPlane, root: Path, stack: ExitStack) -> None:
+        self.wanted = settings
+        self.figures = Figures(settings.nodes)
         self._plane = plane
         self._root = root
         self._cluster = Cluster(plane)
@@ -97,12 +97,12 @@ class Run:
         stack.callback(self._fleet.stop)
         self._operators: list[Operator] = []
         stack.callback(self._end_operators)
-        count = wanted.nodes
-        self._away = _part(count, wanted.away, 0)
-        self._slow = _part(count, wanted.slow, 1)
+        count = settings.nodes
+        self._away = _part(count, settings.away, 0)
+        self._slow = _part(count, settings.slow, 1)
         self._here = (count - len(self._away)) * GPUS_A_NODE
         self.figures.away, self.figures.slow = len(self._away), len(self._slow)
-        self._ends_at = time.monotonic() + wanted.within_s
+        self._ends_at = time.monotonic() + settings.within_s
 
     def everything(self) -> Figures:
         """Measure all phases; ``Figures.stuck`` states what did not happen in time."""
@@ -151,8 +151,8 @@ class Run:
         return max(0.0, self._ends_at - time.monotonic())
 
     def _set_up(self) -> None:
-        here = [n for n in range(self.wanted.nodes) if n not in self._away]
-        self._cluster.run_daemon_set(here)
+        present_nodes = [n for n in range(self.wanted.nodes) if n not in self._away]
+        self._cluster.run_daemon_set(present_nodes)
         within_s = self._left_s()
         self._cluster.wait(
             "a report of every GPU",
@@ -194,8 +194,10 @@ class Run:
         leader = self._cluster.leader()
         (victim,) = (o for o in self._operators if o.name == leader)
         victim.end(kill=True)
-        killed, before = time.monotonic(), applied(generation)
-        self._cluster.wait("a GPU after that", lambda: applied(generation) > before, within_s)
+        killed, earlier_count = time.monotonic(), applied(generation)
+        self._cluster.wait(
+            "a GPU after that", lambda: applied(generation) > earlier_count, within_s
+        )
         self.figures.lost_leader_s = time.monotonic() - killed
         self._cluster.wait("all GPUs", lambda: applied(generation) >= self._here, within_s)
 
@@ -205,9 +207,9 @@ class Run:
         self._plane.take_counts()
         cpu_s, idle_s = self._cpu_s(), self._idle_share()
         began = time.monotonic()
-        here = [n for n in range(self.wanted.nodes) if n not in (*self._away, *self._slow)]
+        present_nodes = [n for n in range(self.wanted.nodes) if n not in (*self._away, *self._slow)]
         changed = 0
-        for number in here[:_CHANGES]:
+        for number in present_nodes[:_CHANGES]:
             changed += self._fleet.tell(f"hold {name_of(number)}")
             time.sleep(0.2)
         time.sleep(2)
@@ -220,9 +222,9 @@ class Run:
 
     def _is_idle(self) -> bool:
         """Return whether the operator was nearly idle for a second."""
-        before = self._cpu_s()
+        start_cpu_s = self._cpu_s()
         time.sleep(1)
-        return self._cpu_s() - before < 0.2
+        return self._cpu_s() - start_cpu_s < 0.2
 
     def _cpu_s(self) -> float:
         return sum(operator.cpu_s() for operator in self._operators)
@@ -240,12 +242,14 @@ class Run:
         self._plane.start_scheduler()
         pods = Pods(self._plane)
         pods.bound_within("warm-up", 1, RESOURCE, self._left_s())
-        for what, resource in (("no device", ""), ("a slice", RESOURCE)):
-            name = f"bound-{what.replace(' ', '-')}"
+        for device, resource in (("no device", ""), ("a slice", RESOURCE)):
+            name = f"bound-{device.replace(' ', '-')}"
             seconds = pods.bound_within(name, count, resource, self._left_s())
-            self.figures.bound_s[what] = seconds
-            said = f"{self.wanted.nodes} nodes: {count} pods with {what} bound: {seconds:.1f} s"
-            print(f"  {said}", flush=True)
+            self.figures.bound_s[device] = seconds
+            summary = (
+                f"{self.wanted.nodes} nodes: {count} pods with {device} bound: {seconds:.1f} s"
+            )
+            print(f"  {summary}", flush=True)
 
     def _phase(self, name: str, work: Any) -> None:
         self._plane.take_counts()
@@ -273,12 +277,12 @@ def _part(count: int, share: float, first: int) -> list[int]:
     return list(range(step // 2 + first, count, step)) if step else []
 
 
-def measure(wanted: Wanted, programs: Path) -> Figures:
+def measure(settings: Wanted, programs: Path) -> Figures:
     """Start a fleet, measure it, stop it. Raises MissingProgram, TimeoutError."""
     with ExitStack() as stack:
-        root = wanted.keep
+        root = settings.keep
         if root is None:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tessera-scale-")))
         root.mkdir(parents=True, exist_ok=True)
         plane = stack.enter_context(control_plane(root, programs))
-        return Run(wanted, plane, root, stack).everything()
+        return Run(settings, plane, root, stack).everything()

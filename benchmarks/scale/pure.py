@@ -71,9 +71,9 @@ class Fake:
         places: tuple[str, ...],
         layout: Mapping[str, Any] | None = None,
         *,
-        seen: bool = False,
+        is_observed: bool = False,
     ) -> Any:
-        """Return a GPU with the spec of ``layout``, which its agent may have ``seen``."""
+        """Return a GPU with the spec of ``layout``, which its agent may have observed."""
         node = name_of(number)
         name = f"{node}-gpu-{index}"
         spec = {"nodeName": node, "index": index, "board": BOARD, "uuid": uuid_of(node, index)}
@@ -82,7 +82,7 @@ class Fake:
         if layout is not None:
             spec |= layout["spec"]
             metadata |= {"annotations": layout["metadata"]["annotations"], "generation": 2}
-        status = _status(name, places, 2 if seen else 1)
+        status = _status(name, places, 2 if is_observed else 1)
         return self.document("GPU", name, spec, status, **metadata)
 
 
@@ -153,12 +153,12 @@ class Controllers:
 
 def run(nodes: int, changes: int) -> Section:
     """Measure one size; ``changes`` nodes are partitioned one after the other."""
-    fake, all_ = Fake(), Controllers()
-    put = all_.store.put
+    fake, controllers = Fake(), Controllers()
+    put = controllers.store.put
     pool = {"nodeSelector": {"gpu": "yes"}, "board": BOARD, "count": GPUS_A_NODE}
     put("GPUPool", fake.document("GPUPool", "p", pool, {}))
-    wanted = [{"profile": profile, "count": count} for profile, count in SEVEN]
-    spec = {"instances": wanted, "rollout": {"maxUnavailable": "100%"}}
+    requested_slices = [{"profile": profile, "count": count} for profile, count in SEVEN]
+    spec = {"instances": requested_slices, "rollout": {"maxUnavailable": "100%"}}
     put("MIGLayout", fake.document("MIGLayout", "l", spec, {}))
     began = time.process_time()
     for number in range(nodes):
@@ -166,7 +166,7 @@ def run(nodes: int, changes: int) -> Section:
         for index in range(GPUS_A_NODE):
             put("GPU", fake.gpu(number, index, ("whole",)))
     read_s, began = time.process_time() - began, time.process_time()
-    layout, _ = all_.look()
+    layout, _ = controllers.look()
     decided_s = time.process_time() - began
     written = {
         action.document["metadata"]["name"]: action.document
@@ -184,28 +184,34 @@ def run(nodes: int, changes: int) -> Section:
     for number in range(nodes):  # as the API server has them after all writes
         for index in range(GPUS_A_NODE):
             put("GPU", fake.gpu(number, index, ("whole",), begun[number, index]))
-    all_.look()
+    controllers.look()
     each = []
     step = max(1, nodes // changes)
     for number in range(0, step * min(changes, nodes), step):
         began = time.process_time()
         for index in range(GPUS_A_NODE):
-            put("GPU", fake.gpu(number, index, ("1g.10gb",) * 7, begun[number, index], seen=True))
-            all_.look()
+            put(
+                "GPU",
+                fake.gpu(number, index, ("1g.10gb",) * 7, begun[number, index], is_observed=True),
+            )
+            controllers.look()
         put("Node", fake.node(number, 7 * GPUS_A_NODE))
-        all_.look()
+        controllers.look()
         each.append((time.process_time() - began) / GPUS_A_NODE)
     for number in range(nodes):  # partition all of them, to measure the memory of that state
         for index in range(GPUS_A_NODE):
-            put("GPU", fake.gpu(number, index, ("1g.10gb",) * 7, begun[number, index], seen=True))
+            put(
+                "GPU",
+                fake.gpu(number, index, ("1g.10gb",) * 7, begun[number, index], is_observed=True),
+            )
         put("Node", fake.node(number, 7 * GPUS_A_NODE))
     del begun, written, layout
     began = time.process_time()
-    all_.look()
+    controllers.look()
     evaluated_s = time.process_time() - began
     applied = sum(
-        all_.fleet.books["l"].groups.count(group)
-        for group in all_.fleet.books["l"].groups.nonempty_groups()
+        controllers.fleet.books["l"].groups.count(group)
+        for group in controllers.fleet.books["l"].groups.nonempty_groups()
     )
     name = f"{nodes} nodes"
     gpus = nodes * GPUS_A_NODE

@@ -36,9 +36,11 @@ class Pods:
 
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             list(threads.map(create, range(count)))
-        while (left := self._unbound(path)) > 0:
+        while (unbound_count := self._unbound(path)) > 0:
             if time.monotonic() - began > within_s:
-                raise Stalled(f"{count - left} of {count} pods were bound in {within_s:.0f} s")
+                raise Stalled(
+                    f"{count - unbound_count} of {count} pods were bound in {within_s:.0f} s"
+                )
             time.sleep(0.25)
         return time.monotonic() - began
 

@@ -102,30 +102,30 @@ def _compare_with_rules(python: Path, folder: Path, is_fresh: bool, only: list[s
 
 def _run(command: list[str], page: ModuleType, is_recorded: bool) -> int:
     """Run a program that prints a line of JSON for each model; return the exit status."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    runs = [json.loads(line) for line in done.stdout.splitlines()]
+    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    runs = [json.loads(line) for line in process.stdout.splitlines()]
     print(page.render(runs))
-    if is_recorded and done.returncode == 0:
+    if is_recorded and process.returncode == 0:
         today = datetime.now(UTC).date().isoformat()
         document = {"commit": _commit(), "date": today, "runs": runs}
         page.RECORDED.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return 1 if done.returncode else 0
+    return 1 if process.returncode else 0
 
 
 def _sweep(command: list[str], out: Path, options: list[str]) -> bool:
     """Run the program until it has reached its end; return whether it has."""
     for _ in range(_MOST_PROCESSES):
-        done = subprocess.run([*command, str(out), *options], env=dict(os.environ), check=False)
-        if done.returncode == 0:
+        process = subprocess.run([*command, str(out), *options], env=dict(os.environ), check=False)
+        if process.returncode == 0:
             return True
         running = Path(f"{out}.running")
-        if done.returncode != _CONTEXT_FAILED:
+        if process.returncode != _CONTEXT_FAILED:
             if not running.exists():
                 return False
             line = {
                 "name": running.read_text(),
                 "forward": "died",
-                "forward reason": f"status {done.returncode}",
+                "forward reason": f"status {process.returncode}",
             }
             with out.open("a") as file:
                 file.write(json.dumps(line) + "\n")

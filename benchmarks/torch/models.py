@@ -22,7 +22,8 @@ def render(runs: Sequence[Mapping[str, Any]]) -> str:
             lines.append(f"| {run['name']} | {run['error']} | | | | |")
             continue
         tokens = ", ".join(
-            f"{way} {'equal' if same else 'different'}" for way, same in run["tokens"].items()
+            f"{method} {'equal' if is_equal else 'different'}"
+            for method, is_equal in run["tokens"].items()
         )
         compiled = (run["compiled forward"], run["compiled backward"])
         rounding = (run["forward, CPU from float64"], run["backward, CPU from float64"])

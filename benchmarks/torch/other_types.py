@@ -36,11 +36,15 @@ def section() -> str:
 
 def _row(label: str, date: str, operators: Sequence[Mapping[str, Any]]) -> str:
     shares, misses = [], []
-    for way in _WAYS:
-        compared = [one for one in operators if one.get(way, "none") != "none"]
-        right = sum(one[way] == "right" for one in compared)
+    for direction in _WAYS:
+        compared = [operator for operator in operators if operator.get(direction, "none") != "none"]
+        right = sum(operator[direction] == "right" for operator in compared)
         shares.append(f"{right} of {len(compared)}")
-        misses += [f"`{one['name']}` ({way} {one[way]})" for one in compared if one[way] != "right"]
-    commits = Counter(one["commit"] for one in operators)
+        misses += [
+            f"`{operator['name']}` ({direction} {operator[direction]})"
+            for operator in compared
+            if operator[direction] != "right"
+        ]
+    commits = Counter(operator["commit"] for operator in operators)
     of_commits = ", ".join(f"{commit} ({count})" for commit, count in commits.most_common())
     return f"| {label} | {date} | {' | '.join(shares)} | {', '.join(misses)} | {of_commits} |"

@@ -32,11 +32,11 @@ Outcome = Mapping[str, Any]
 def read(path: Path) -> list[dict[str, Any]]:
     """Return the outcomes of a sweep, one for each operator."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    found = {}
+    outcomes_by_name = {}
     for line in lines:
         outcome = json.loads(line)
-        found[outcome["name"]] = outcome
-    return [found[name] for name in sorted(found)]
+        outcomes_by_name[outcome["name"]] = outcome
+    return [outcomes_by_name[name] for name in sorted(outcomes_by_name)]
 
 
 def record(recorded: Path, outcomes: Sequence[Outcome], commit: str) -> None:
@@ -44,14 +44,16 @@ def record(recorded: Path, outcomes: Sequence[Outcome], commit: str) -> None:
 
     An operator that was not compared this time keeps its outcome and its commit.
     """
-    before = json.loads(recorded.read_text(encoding="utf-8")) if recorded.exists() else {}
-    kept = {one["name"]: one for one in before.get("operators", [])}
-    for one in outcomes:
-        known = {key: str(value)[:200] for key, value in one.items() if key not in _COUNTS}
-        kept[one["name"]] = {"commit": commit, **known}
+    earlier_document = json.loads(recorded.read_text(encoding="utf-8")) if recorded.exists() else {}
+    operators_by_name = {
+        operator["name"]: operator for operator in earlier_document.get("operators", [])
+    }
+    for outcome in outcomes:
+        fields = {key: str(value)[:200] for key, value in outcome.items() if key not in _COUNTS}
+        operators_by_name[outcome["name"]] = {"commit": commit, **fields}
     document = {
         "date": datetime.now(UTC).date().isoformat(),
-        "operators": [kept[name] for name in sorted(kept)],
+        "operators": [operators_by_name[name] for name in sorted(operators_by_name)],
     }
     recorded.parent.mkdir(exist_ok=True)
     recorded.write_text(json.dumps(document, indent=0) + "\n", encoding="utf-8")
@@ -60,22 +62,29 @@ def record(recorded: Path, outcomes: Sequence[Outcome], commit: str) -> None:
 def render(outcomes: Sequence[Outcome]) -> str:
     """Return the counts, and the names of all operators that are not right."""
     directions = ("forward", "backward")
-    counts = {way: Counter(one[way] for one in outcomes if way in one) for way in directions}
+    counts = {
+        direction: Counter(outcome[direction] for outcome in outcomes if direction in outcome)
+        for direction in directions
+    }
     lines = ["| outcome | forward | backward | meaning |", "|---|---|---|---|"]
     for kind, meaning in _MEANINGS.items():
-        numbers = [counts[way][kind] for way in directions]
+        numbers = [counts[direction][kind] for direction in directions]
         if any(numbers) or kind == "wrong":
             lines.append(f"| {kind} | {numbers[0]} | {numbers[1]} | {meaning} |")
-    totals = [sum(counts[way].values()) for way in directions]
+    totals = [sum(counts[direction].values()) for direction in directions]
     lines += [f"| all | {totals[0]} | {totals[1]} | |", ""]
     for kind in list(_MEANINGS)[1:]:
-        for way in directions:
-            names = [f"`{one['name']}`" for one in outcomes if one.get(way) == kind]
-            if way == "backward":
-                before = {one["name"] for one in outcomes if one["forward"] == kind}
-                names = [name for name in names if name.strip("`") not in before]
+        for direction in directions:
+            names = [
+                f"`{outcome['name']}`" for outcome in outcomes if outcome.get(direction) == kind
+            ]
+            if direction == "backward":
+                forward_names = {
+                    outcome["name"] for outcome in outcomes if outcome["forward"] == kind
+                }
+                names = [name for name in names if name.strip("`") not in forward_names]
             if names:
-                lines += [f"**{kind}, {way}**: {', '.join(names)}.", ""]
+                lines += [f"**{kind}, {direction}**: {', '.join(names)}.", ""]
     return "\n".join(lines)
 
 
@@ -83,7 +92,7 @@ def section() -> str:
     """Return the generated part of the page."""
     document = json.loads(RECORDED.read_text(encoding="utf-8"))
     operators = document["operators"]
-    commits = Counter(one["commit"] for one in operators)
+    commits = Counter(operator["commit"] for operator in operators)
     of_commits = ", ".join(f"{commit} ({count})" for commit, count in commits.most_common())
     head = f"Until {document['date']}; commits with the number of their operators: {of_commits}."
     return f"{head}\n\n{_share(operators)}\n\n{render(operators)}"
@@ -92,23 +101,27 @@ def section() -> str:
 def _share(operators: Sequence[Outcome]) -> str:
     """Return how many of the operators that programs use most are computed."""
     used = {*USED, *ALSO_USED}
-    found: dict[str, list[Outcome]] = {}
-    for one in operators:
-        name = one["name"]
+    variants_by_name: dict[str, list[Outcome]] = {}
+    for operator in operators:
+        name = operator["name"]
         base = name if name in used else name.rpartition(".")[0]
-        if base in used and one["forward"] != "none":
-            found.setdefault(base, []).append(one)
-    right = [name for name, ones in found.items() if all(_is_right(one) for one in ones)]
-    share = f"{len(right)} of these ({len(right) / len(found):.1%})"
+        if base in used and operator["forward"] != "none":
+            variants_by_name.setdefault(base, []).append(operator)
+    right = [
+        name
+        for name, variants in variants_by_name.items()
+        if all(_is_right(variant) for variant in variants)
+    ]
+    share = f"{len(right)} of these ({len(right) / len(variants_by_name):.1%})"
     return (
         f"Of the {len(used)} operators that programs use most"
-        f" (`benchmarks/torch/program/frequent.py`), {len(found)} take float32, and {share} are"
-        " right in all their variants, forward and backward."
+        f" (`benchmarks/torch/program/frequent.py`), {len(variants_by_name)} take float32, and"
+        f" {share} are right in all their variants, forward and backward."
     )
 
 
-def _is_right(one: Outcome) -> bool:
-    return one["forward"] == "right" and one.get("backward", "right") in ("right", "none")
+def _is_right(outcome: Outcome) -> bool:
+    return outcome["forward"] == "right" and outcome.get("backward", "right") in ("right", "none")
 
 
 def page() -> str:
@@ -121,8 +134,8 @@ def page() -> str:
 
 
 def _replace(text: str, begin: str, end: str, part: str) -> str:
-    before, after = text.partition(begin)[0], text.partition(end)[2]
-    return f"{before}{begin}\n{part}{end}{after}"
+    head, tail = text.partition(begin)[0], text.partition(end)[2]
+    return f"{head}{begin}\n{part}{end}{tail}"
 
 
 def update_page() -> None:

@@ -18,10 +18,10 @@ def render(runs: Sequence[Mapping[str, Any]]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for run in runs:
-        same = "equal in all bits" if run["equal"] else "differ"
+        agreement = "equal in all bits" if run["equal"] else "differ"
         lines.append(
             f"| {run['name']} | {run['first']:.4f}, {run['last']:.4f} | {run['furthest']:.1e}"
-            f" | {run['compiled']:.1e} | {run['rounding']:.1e} | {same} |"
+            f" | {run['compiled']:.1e} | {run['rounding']:.1e} | {agreement} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -24,8 +24,16 @@ CUDA_CORE = Client(
     version="1.1.0",
     goal="≥ 3,100 of 3,503 pass",
     packages=(
-        *("cuda-core[cu13]==1.1.0", "cuda-bindings==13.5.0", "pytest-benchmark", "pytest-repeat"),
-        *("pytest-rerunfailures", "cloudpickle", "psutil", "cffi", "ml_dtypes", "setuptools"),
+        "cuda-core[cu13]==1.1.0",
+        "cuda-bindings==13.5.0",
+        "pytest-benchmark",
+        "pytest-repeat",
+        "pytest-rerunfailures",
+        "cloudpickle",
+        "psutil",
+        "cffi",
+        "ml_dtypes",
+        "setuptools",
         "pytest==8.4.2",  # version 9 does not take an array as a parameter's values
     ),
     repository=Repository("https://github.com/NVIDIA/cuda-python", "cuda-core-v1.1.0"),
@@ -36,7 +44,9 @@ CUDA_CORE = Client(
     slice="",  # the suites are for whole GPUs, and some of their tests for two
     gpus=2,
     known=(
-        *(_RUNTIME, _LTO, _NVFATBIN),
+        _RUNTIME,
+        _LTO,
+        _NVFATBIN,
         Known(
             r"memory_ipc/test_peer_access",
             "other GPUs cannot access memory that a process has imported from another one",
@@ -56,8 +66,15 @@ CUDA_BINDINGS = Client(
     version="13.5.0",
     goal="≥ 90 %",
     packages=(
-        *("cuda-bindings[all]==13.5.0", "cuda-toolkit[cudart]==13.*", "numpy", "cffi", "pyglet"),
-        *("pytest-benchmark", "pytest-repeat", "setuptools", "pytest==8.4.2"),
+        "cuda-bindings[all]==13.5.0",
+        "cuda-toolkit[cudart]==13.*",
+        "numpy",
+        "cffi",
+        "pyglet",
+        "pytest-benchmark",
+        "pytest-repeat",
+        "setuptools",
+        "pytest==8.4.2",
     ),
     repository=Repository("https://github.com/NVIDIA/cuda-python", "v13.5.0"),
     folder=PurePosixPath("cuda_bindings/tests"),
@@ -67,7 +84,9 @@ CUDA_BINDINGS = Client(
     slice="",
     gpus=2,
     known=(
-        *(_RUNTIME, _LTO, _NVFATBIN),
+        _RUNTIME,
+        _LTO,
+        _NVFATBIN,
         Known(
             r"nvJitLinkError: ERROR_MISSING_FATBIN",
             "nvJitLink links for the device that there is, and not for a later one",

@@ -10,8 +10,15 @@ NUMBA_CUDA = Client(
     version="0.30.4",
     goal="≥ 2,000 of 2,061 run or skipped with reason, 0 wrong numbers",
     packages=(
-        *("numba-cuda[cu13]==0.30.4", "numba==0.68.1", "cuda-core==1.2.2", "cuda-bindings==13.5.0"),
-        *("cffi", "filecheck", "ml_dtypes", "psutil", "pytest-benchmark"),
+        "numba-cuda[cu13]==0.30.4",
+        "numba==0.68.1",
+        "cuda-core==1.2.2",
+        "cuda-bindings==13.5.0",
+        "cffi",
+        "filecheck",
+        "ml_dtypes",
+        "psutil",
+        "pytest-benchmark",
     ),
     folder=PurePosixPath("numba_cuda/numba/cuda/tests"),
     tests=("**/test_*.py",),
@@ -46,6 +53,7 @@ WITHOUT_NVJITLINK = replace(
     without=("nvidia-nvjitlink",),
     arguments=(
         *NUMBA_CUDA.arguments,
-        *("-W", "ignore:cuda.bindings.nvjitlink is not available:RuntimeWarning"),
+        "-W",
+        "ignore:cuda.bindings.nvjitlink is not available:RuntimeWarning",
     ),
 )

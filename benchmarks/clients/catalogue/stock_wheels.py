@@ -7,9 +7,19 @@ from benchmarks.clients.client import Client, Known
 _INI = ("-c", "{programs}/pytest.ini")
 # What PyTorch's RPATH would find first. It keeps NVIDIA's NVRTC and nvJitLink.
 LIBRARIES = (
-    *("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cublas", "nvidia-cuda-cupti"),
-    *("nvidia-cudnn-cu13", "nvidia-cufft", "nvidia-cufile", "nvidia-curand", "nvidia-cusolver"),
-    *("nvidia-cusparse", "nvidia-cusparselt-cu13", "nvidia-nccl-cu13", "nvidia-nvshmem-cu13"),
+    "nvidia-cuda-runtime",
+    "nvidia-cuda-runtime-cu12",
+    "nvidia-cublas",
+    "nvidia-cuda-cupti",
+    "nvidia-cudnn-cu13",
+    "nvidia-cufft",
+    "nvidia-cufile",
+    "nvidia-curand",
+    "nvidia-cusolver",
+    "nvidia-cusparse",
+    "nvidia-cusparselt-cu13",
+    "nvidia-nccl-cu13",
+    "nvidia-nvshmem-cu13",
 )
 
 PYTORCH = Client(

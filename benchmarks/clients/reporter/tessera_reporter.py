@@ -37,9 +37,9 @@ def _take_failed_calls():
     calls = {}
     with open(path, encoding="utf-8", errors="replace") as trace:
         for line in trace:
-            found = _TRACE_LINE.search(line)
-            if found and found[2] != "0":
-                calls.setdefault(f"{found[1]}={found[2]}")
+            match = _TRACE_LINE.search(line)
+            if match and match[2] != "0":
+                calls.setdefault(f"{match[1]}={match[2]}")
     os.truncate(path, 0)
     return list(calls)[:_CALLS]
 

@@ -40,8 +40,8 @@ def _softmax_product(q: Array, k: Array, v: Array) -> Array:
     scores -= scores.max(axis=2, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=2, keepdims=True)
-    found: Array = np.matmul(scores, v)
-    return found
+    product: Array = np.matmul(scores, v)
+    return product
 
 
 def attention(tiny: bool) -> Problem:
@@ -50,9 +50,9 @@ def attention(tiny: bool) -> Problem:
     random = np.random.default_rng(20)
     q, k, v = (random.standard_normal((heads, sequence, 64), np.float32) for _ in range(3))
 
-    def check(found: Buffers) -> None:
-        wanted = _softmax_product(*(a.astype(np.float64) for a in (q, k, v)))
-        near(found["out"], wanted, "attention", 1e-4, 1e-4)
+    def check(results: Buffers) -> None:
+        expected = _softmax_product(*(a.astype(np.float64) for a in (q, k, v)))
+        near(results["out"], expected, "attention", 1e-4, 1e-4)
 
     def numpy(buffers: Buffers) -> None:
         buffers["out"][...] = _softmax_product(buffers["q"], buffers["k"], buffers["v"])
@@ -70,8 +70,8 @@ def attention(tiny: bool) -> Problem:
 def _normalise(x: Array, gamma: Array, beta: Array) -> Array:
     apart = x - x.mean(axis=1, keepdims=True)
     apart /= np.sqrt(np.square(apart).mean(axis=1, keepdims=True) + x.dtype.type(1e-5))
-    found: Array = apart * gamma + beta
-    return found
+    normalised_rows: Array = apart * gamma + beta
+    return normalised_rows
 
 
 def layernorm(tiny: bool) -> Problem:
@@ -81,9 +81,9 @@ def layernorm(tiny: bool) -> Problem:
     x = random.standard_normal((rows, columns), np.float32)
     gamma, beta = (random.standard_normal(columns, np.float32) for _ in range(2))
 
-    def check(found: Buffers) -> None:
-        wanted = _normalise(*(a.astype(np.float64) for a in (x, gamma, beta)))
-        near(found["y"], wanted, "layernorm", 1e-4, 1e-4)
+    def check(results: Buffers) -> None:
+        expected = _normalise(*(a.astype(np.float64) for a in (x, gamma, beta)))
+        near(results["y"], expected, "layernorm", 1e-4, 1e-4)
 
     def numpy(buffers: Buffers) -> None:
         buffers["y"][...] = _normalise(buffers["x"], buffers["gamma"], buffers["beta"])
@@ -116,12 +116,16 @@ def radix_sort(tiny: bool) -> Problem:
     def numpy(buffers: Buffers) -> None:
         buffers["two"][...] = np.sort(buffers["keys"])
 
-    ways = (("keys", "one"), ("one", "two"), ("two", "one"), ("one", "two"))
+    buffer_pairs = (("keys", "one"), ("one", "two"), ("two", "one"), ("one", "two"))
     empty = np.zeros_like(keys)
     return Problem(
         {"keys": keys, "one": empty, "two": empty, "counts": np.zeros(256 * blocks, np.uint32)},
-        tuple(launch for i, way in enumerate(ways) for launch in step(*way, 8 * i)),
-        lambda found: same(found["two"], np.sort(keys), "radix sort"),
+        tuple(
+            launch
+            for i, buffer_pair in enumerate(buffer_pairs)
+            for launch in step(*buffer_pair, 8 * i)
+        ),
+        lambda results: same(results["two"], np.sort(keys), "radix sort"),
         Call("radix_sort", ("keys", "one", "two", np.int32(count))),
         {"numpy's sort, one core": _library(numpy)},
     )
@@ -133,9 +137,9 @@ def fft(tiny: bool) -> Problem:
     x = np.random.default_rng(23).standard_normal((batch, 2048), np.float32)
     turns = np.exp(-2j * np.pi * np.arange(1024) / 1024).astype(np.complex64)
 
-    def check(found: Buffers) -> None:
-        wanted = np.fft.fft(x.view(np.complex64).astype(np.complex128))
-        near(found["out"], wanted.view(np.float64), "fft", 1e-4, 1e-3)
+    def check(results: Buffers) -> None:
+        expected = np.fft.fft(x.view(np.complex64).astype(np.complex128))
+        near(results["out"], expected.view(np.float64), "fft", 1e-4, 1e-3)
 
     def numpy(buffers: Buffers) -> None:
         np.fft.fft(buffers["x"].view(np.complex64), out=buffers["out"].view(np.complex64))
@@ -156,8 +160,8 @@ def _prices(s: Array, x: Array, t: Array, rate: float, volatility: float) -> tup
         poly = 1.781477937 + k * (-1.821255978 + k * 1.330274429)
         poly = k * (0.31938153 + k * (-0.356563782 + k * poly))
         tail = 0.39894228 * np.exp(-0.5 * d * d) * poly
-        found: Array = np.where(d > 0, 1 - tail, tail)
-        return found
+        probability: Array = np.where(d > 0, 1 - tail, tail)
+        return probability
 
     spread = volatility * np.sqrt(t)
     d1 = ((rate + 0.5 * volatility * volatility) * t + np.log(s / x)) / spread
@@ -173,10 +177,10 @@ def black_scholes(tiny: bool) -> Problem:
         random.uniform(*ends, count).astype(np.float32) for ends in ((5, 30), (1, 100), (0.25, 10))
     )
 
-    def check(found: Buffers) -> None:
-        wanted = _prices(*(a.astype(np.float64) for a in (s, x, t)), rate, volatility)
-        for name, prices in zip(("call", "put"), wanted, strict=True):
-            near(found[name], prices, name, 1e-4, 1e-4)
+    def check(results: Buffers) -> None:
+        expected = _prices(*(a.astype(np.float64) for a in (s, x, t)), rate, volatility)
+        for name, prices in zip(("call", "put"), expected, strict=True):
+            near(results[name], prices, name, 1e-4, 1e-4)
 
     def numpy(buffers: Buffers) -> None:
         inputs = (buffers[name] for name in ("price", "strike", "years"))
@@ -205,9 +209,9 @@ def sha256(tiny: bool) -> Problem:
         digests = [hashlib.sha256(texts[i : i + 32]).digest() for i in range(0, len(texts), 32)]
         return np.frombuffer(b"".join(digests), ">u4")
 
-    def check(found: Buffers) -> None:
-        wanted = hash_words(messages.reshape(-1, 8)[sample].reshape(-1))
-        same(found["digests"].reshape(-1, 8)[sample].reshape(-1), wanted, "sha256")
+    def check(results: Buffers) -> None:
+        expected = hash_words(messages.reshape(-1, 8)[sample].reshape(-1))
+        same(results["digests"].reshape(-1, 8)[sample].reshape(-1), expected, "sha256")
 
     def library(buffers: Buffers) -> None:
         buffers["digests"][...] = hash_words(buffers["messages"])
@@ -223,10 +227,10 @@ def sha256(tiny: bool) -> Problem:
 
 
 def _generation(cells: Array) -> Array:
-    ways = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx]
-    around = sum(np.roll(cells, way, (0, 1)) for way in ways)
-    found: Array = ((around == 3) | ((around == 2) & (cells == 1))).astype(np.uint8)
-    return found
+    offsets = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx]
+    around = sum(np.roll(cells, offset, (0, 1)) for offset in offsets)
+    next_cells: Array = ((around == 3) | ((around == 2) & (cells == 1))).astype(np.uint8)
+    return next_cells
 
 
 def life(tiny: bool) -> Problem:
@@ -241,7 +245,7 @@ def life(tiny: bool) -> Problem:
     return Problem(
         {"now": cells, "next": np.zeros_like(cells)},
         (Launch("life", (-(-width // 32), -(-height // 8), 1), (32, 8, 1), arguments),),
-        lambda found: same(found["next"], _generation(cells), "life"),
+        lambda results: same(results["next"], _generation(cells), "life"),
         Call("life", arguments),
         {"numpy, one core": _library(numpy)},
     )
@@ -255,8 +259,8 @@ def halo_stencil(tiny: bool) -> Problem:
     def convolve(pixels: Array) -> Array:
         padded = np.pad(pixels, 1, mode="edge")
         across = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
-        found: Array = (across[:-2] + 2 * across[1:-1] + across[2:]) / 16
-        return found
+        convolved_pixels: Array = (across[:-2] + 2 * across[1:-1] + across[2:]) / 16
+        return convolved_pixels
 
     def numpy(buffers: Buffers) -> None:
         buffers["out"][...] = convolve(buffers["image"])
@@ -265,7 +269,7 @@ def halo_stencil(tiny: bool) -> Problem:
     return Problem(
         {"image": image, "out": np.zeros_like(image)},
         (Launch("halo_stencil", (-(-width // 32), -(-height // 8), 1), (32, 8, 1), arguments),),
-        lambda found: near(found["out"], convolve(image.astype(np.float64)), "stencil", 1e-5),
+        lambda results: near(results["out"], convolve(image.astype(np.float64)), "stencil", 1e-5),
         Call("halo_stencil", arguments),
         {"numpy, one core": _library(numpy)},
     )

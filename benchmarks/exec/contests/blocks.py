@@ -24,18 +24,18 @@ _SHARED_BLOCKS = 64
 def _reduction(elements: int) -> Problem:
     data = np.random.default_rng(4).random(elements, dtype=np.float32)
     buffers, launches = {"in": data}, []
-    source, left = "in", elements
-    while left > 1:
-        blocks = -(-left // _SUMMED)
+    source, summand_count = "in", elements
+    while summand_count > 1:
+        blocks = -(-summand_count // _SUMMED)
         target = "out" if blocks == 1 else f"part{blocks}"
         buffers[target] = np.full(blocks, np.nan, np.float32)
         launches.append(
-            Launch("reduction", (blocks, 1, 1), _BLOCK, (source, target, np.int32(left)))
+            Launch("reduction", (blocks, 1, 1), _BLOCK, (source, target, np.int32(summand_count)))
         )
-        source, left = target, blocks
+        source, summand_count = target, blocks
 
-    def check(found: Buffers) -> None:
-        near(found["out"], np.sum(data, dtype=np.float64), "sum", relative=2e-5)
+    def check(results: Buffers) -> None:
+        near(results["out"], np.sum(data, dtype=np.float64), "sum", relative=2e-5)
 
     return Problem(
         buffers, tuple(launches), check, Call("reduction", ("in", "out", np.int32(elements)))
@@ -45,9 +45,9 @@ def _reduction(elements: int) -> Problem:
 def _softmax(rows: int) -> Problem:
     data = np.random.default_rng(5).standard_normal((rows, _COLUMNS), dtype=np.float32)
 
-    def check(found: Buffers) -> None:
+    def check(results: Buffers) -> None:
         powers = np.exp(data.astype(np.float64) - data.max(axis=1, keepdims=True))
-        near(found["out"], powers / powers.sum(axis=1, keepdims=True), "out", relative=1e-5)
+        near(results["out"], powers / powers.sum(axis=1, keepdims=True), "out", relative=1e-5)
 
     return Problem(
         {"in": data, "out": np.full_like(data, np.nan)},
@@ -61,8 +61,8 @@ def _histogram(entry: str, elements: int, blocks: int) -> Problem:
     data = np.random.default_rng(6).integers(0, 256, elements, dtype=np.uint8)
     arguments = ("in", "bins", np.int32(elements))
 
-    def check(found: Buffers) -> None:
-        same(found["bins"], np.bincount(data, minlength=256), "bins")
+    def check(results: Buffers) -> None:
+        same(results["bins"], np.bincount(data, minlength=256), "bins")
 
     return Problem(
         {"in": data, "bins": np.zeros(256, np.int32)},

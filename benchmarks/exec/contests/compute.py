@@ -24,10 +24,10 @@ _MODULUS = np.uint32(0xFFFFFFFB)  # a prime
 def _mandelbrot(width: int, height: int) -> Problem:
     arguments = ("out", np.int32(width), np.int32(height))
 
-    def check(found: Buffers) -> None:
+    def check(results: Buffers) -> None:
         rows = np.arange(0, height, 16)
         expected = _iterations(width, height, rows)
-        wrong = np.count_nonzero(found["out"][rows] != expected)
+        wrong = np.count_nonzero(results["out"][rows] != expected)
         # Depending on rounding, some orbits near the edge escape at another iteration.
         if wrong > 0.01 * expected.size:
             raise WrongResult(f"{wrong} of {expected.size} pixels differ")
@@ -56,13 +56,13 @@ def _bodies(number: int) -> Problem:
     body = random.random((number, 4), dtype=np.float32)
     arguments = ("body", "acceleration", np.int32(number))
 
-    def check(found: Buffers) -> None:
-        some = np.arange(0, number, 37)
-        apart = body[None, :, :3].astype(np.float64) - body[some, None, :3]
+    def check(results: Buffers) -> None:
+        sample = np.arange(0, number, 37)
+        apart = body[None, :, :3].astype(np.float64) - body[sample, None, :3]
         scale = body[None, :, 3] * (np.sum(apart**2, axis=2) + 1e-3) ** -1.5
         expected = np.sum(apart * scale[:, :, None], axis=1)
         size = float(np.abs(expected).max())
-        got = found["acceleration"][some, :3]
+        got = results["acceleration"][sample, :3]
         near(got, expected, "acceleration", relative=1e-3, absolute=1e-4 * size)
 
     return Problem(
@@ -76,8 +76,8 @@ def _bodies(number: int) -> Problem:
 def _philox(number: int) -> Problem:
     seed = (np.uint32(0x12345678), np.uint32(0x9ABCDEF0))
 
-    def check(found: Buffers) -> None:
-        same(found["out"], _philox_words(number, *map(int, seed)), "out")
+    def check(results: Buffers) -> None:
+        same(results["out"], _philox_words(number, *map(int, seed)), "out")
 
     return Problem(
         {"out": np.zeros((number, 4), np.uint32)},
@@ -104,10 +104,10 @@ def _modpow(number: int) -> Problem:
     base = np.random.default_rng(8).integers(1, int(_MODULUS), number, dtype=np.uint32)
     exponent = np.uint32(0xB504F333)
 
-    def check(found: Buffers) -> None:
-        some = slice(0, number, 101)
-        powers = [pow(int(b), int(exponent), int(_MODULUS)) for b in base[some]]
-        same(found["out"][some], np.array(powers, np.uint32), "out")
+    def check(results: Buffers) -> None:
+        sample = slice(0, number, 101)
+        powers = [pow(int(b), int(exponent), int(_MODULUS)) for b in base[sample]]
+        same(results["out"][sample], np.array(powers, np.uint32), "out")
 
     arguments = ("base", "out", exponent, _MODULUS)
     return Problem(
@@ -119,8 +119,8 @@ def _modpow(number: int) -> Problem:
 
 
 def _launch(_tiny: bool) -> Problem:
-    def check(found: Buffers) -> None:
-        same(found["out"], np.ones(2, np.int32), "out")
+    def check(results: Buffers) -> None:
+        same(results["out"], np.ones(2, np.int32), "out")
 
     return Problem(
         {"out": np.zeros(2, np.int32)},

@@ -22,8 +22,8 @@ def _factors(n: int) -> tuple[Array, Array]:
 def _product(n: int, entry: str, grid: Shape, block: Shape, sizes: int) -> Problem:
     a, b = _factors(n)
 
-    def check(found: Buffers) -> None:
-        near(found["c"], a.astype(np.float64) @ b, entry, 1e-4)
+    def check(results: Buffers) -> None:
+        near(results["c"], a.astype(np.float64) @ b, entry, 1e-4)
 
     def blas(buffers: Buffers) -> Work:
         def once() -> None:
@@ -53,8 +53,8 @@ def _brains(n: int) -> Problem:
     left, columns = ((x.astype(np.uint32) << 16).view(np.float32) for x in (a, b))
     right = columns.T  # the kernel reads the second factor column by column
 
-    def check(found: Buffers) -> None:
-        near(found["c"], left.astype(np.float64) @ right, "bf16_gemm", 1e-4)
+    def check(results: Buffers) -> None:
+        near(results["c"], left.astype(np.float64) @ right, "bf16_gemm", 1e-4)
 
     def blas(buffers: Buffers) -> Work:
         def once() -> None:

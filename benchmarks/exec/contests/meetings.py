@@ -20,10 +20,10 @@ def _budget(nanoseconds: float, times: int) -> dict[str, Callable[[], Work]]:
 def _barriers(values: int, goal_ns: float, blocks: int, times: int) -> Problem:
     x = np.random.default_rng(41).random(256 * blocks, np.float32)
 
-    def check(found: Buffers) -> None:
+    def check(results: Buffers) -> None:
         start = x.astype(np.float64)[:, None] + np.arange(values)
-        wanted = (start - 2) * 0.5**times + 2
-        near(found["sums"], wanted.sum(axis=1), "barriers", 1e-5)
+        expected = (start - 2) * 0.5**times + 2
+        near(results["sums"], expected.sum(axis=1), "barriers", 1e-5)
 
     arguments = ("x", "sums", np.int32(times))
     return Problem(
@@ -37,9 +37,9 @@ def _barriers(values: int, goal_ns: float, blocks: int, times: int) -> Problem:
 def _sums(entry: str, threads: int, goal_ns: float, blocks: int) -> Problem:
     x = np.random.default_rng(42).random(threads * blocks, np.float32)
 
-    def check(found: Buffers) -> None:
-        wanted = x.astype(np.float64).reshape(blocks, threads).sum(axis=1)
-        near(found["sums"], wanted, entry, 1e-5)
+    def check(results: Buffers) -> None:
+        expected = x.astype(np.float64).reshape(blocks, threads).sum(axis=1)
+        near(results["sums"], expected, entry, 1e-5)
 
     return Problem(
         {"x": x, "sums": np.zeros(blocks, np.float32)},
@@ -58,8 +58,8 @@ def _clusters(blocks: int, times: int) -> Problem:
     shape = (blocks, 1, 1), (tensor_barriers.THREADS, 1, 1)
     launch = Launch("meet", *shape, ("x", "out", np.int32(times)))
 
-    def check(found: Buffers) -> None:
-        near(found["out"], (x.astype(np.float64) - 2) * 0.5**times + 2, "barriers", 1e-5)
+    def check(results: Buffers) -> None:
+        near(results["out"], (x.astype(np.float64) - 2) * 0.5**times + 2, "barriers", 1e-5)
 
     return Problem(
         {"x": x, "out": np.zeros_like(x)},

@@ -37,8 +37,8 @@ def _product(entry: str, block: Shape, tile: tuple[int, int], order: int) -> Pro
     a, b = (random.random((order, order), dtype=np.float32) for _ in range(2))
     arguments = ("a", "b", "c", np.int32(order))
 
-    def check(found: Buffers) -> None:
-        near(found["c"], a.astype(np.float64) @ b, "c", relative=1e-4)
+    def check(results: Buffers) -> None:
+        near(results["c"], a.astype(np.float64) @ b, "c", relative=1e-4)
 
     return Problem(
         {"a": a, "b": b, "c": np.full_like(a, np.nan)},
@@ -59,9 +59,9 @@ def _sparse(rows: int) -> Problem:
     x = random.random(rows, dtype=np.float32)
     arguments = ("start", "column", "value", "x", "y", np.int32(rows))
 
-    def check(found: Buffers) -> None:
+    def check(results: Buffers) -> None:
         products = value.astype(np.float64) * x[column]
-        near(found["y"], np.add.reduceat(products, start[:-1]), "y", relative=1e-5)
+        near(results["y"], np.add.reduceat(products, start[:-1]), "y", relative=1e-5)
 
     return Problem(
         {"start": start, "column": column, "value": value, "x": x, "y": np.full_like(x, np.nan)},

@@ -24,8 +24,8 @@ def _vector_addition(elements: int) -> Problem:
     a, b = (random.random(elements, dtype=np.float32) for _ in range(2))
     arguments = ("a", "b", "c", np.int32(elements))
 
-    def check(found: Buffers) -> None:
-        same(found["c"], a + b, "c")
+    def check(results: Buffers) -> None:
+        same(results["c"], a + b, "c")
 
     return Problem(
         {"a": a, "b": b, "c": np.full_like(a, np.nan)},
@@ -39,11 +39,11 @@ def _stencil(order: int) -> Problem:
     grid = np.random.default_rng(2).random((order, order), dtype=np.float32)
     arguments = ("in", "out", np.int32(order))
 
-    def check(found: Buffers) -> None:
+    def check(results: Buffers) -> None:
         expected = np.zeros_like(grid)
         sides = grid[1:-1, :-2] + grid[1:-1, 2:] + grid[:-2, 1:-1] + grid[2:, 1:-1]
         expected[1:-1, 1:-1] = 0.5 * grid[1:-1, 1:-1] + 0.125 * sides
-        near(found["out"], expected, "out", relative=1e-6)
+        near(results["out"], expected, "out", relative=1e-6)
 
     return Problem(
         {"in": grid, "out": np.zeros_like(grid)},
@@ -57,7 +57,7 @@ def _stencil_f64(order: int) -> Problem:
     grid = np.random.default_rng(3).random((order, order, order))
     arguments = ("in", "out", np.int32(order))
 
-    def check(found: Buffers) -> None:
+    def check(results: Buffers) -> None:
         expected = np.zeros_like(grid)
         inner = slice(1, -1)
         sides = sum(
@@ -66,7 +66,7 @@ def _stencil_f64(order: int) -> Problem:
             for shift in (1, -1)
         )
         expected[inner, inner, inner] = 0.4 * grid[inner, inner, inner] + 0.1 * sides
-        near(found["out"], expected, "out", relative=1e-14)
+        near(results["out"], expected, "out", relative=1e-14)
 
     return Problem(
         {"in": grid, "out": np.zeros_like(grid)},

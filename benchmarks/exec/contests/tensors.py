@@ -90,21 +90,21 @@ def _product(
     buffers["blas"] = np.zeros((order, order), np.float32)
     rivals = {}
     if rival is not None:
-        name, other = rival
+        name, rival_type = rival
         # Same values: those of E4M3 are values of bf16.
-        buffers["a2"], buffers["b2"] = (_CODES[other.name](v)[0] for v in (left, right))
-        names = ("a", "b") if other is kind else ("a2", "b2")
-        launch = _launch(other, *names, order, False)
-        rivals[name] = Rival(products.source(other, False), (launch,))
+        buffers["a2"], buffers["b2"] = (_CODES[rival_type.name](v)[0] for v in (left, right))
+        names = ("a", "b") if rival_type is kind else ("a2", "b2")
+        launch = _launch(rival_type, *names, order, False)
+        rivals[name] = Rival(products.source(rival_type, False), (launch,))
     exact = left.astype(np.float64) @ right.T
 
-    def check(found: Buffers) -> None:
-        if found["blas"].any():  # OpenBLAS's, which has sums of f32 for all types
-            near(found["blas"], exact, "OpenBLAS", relative=1e-3, absolute=1e-6 * order * 128**2)
+    def check(results: Buffers) -> None:
+        if results["blas"].any():  # OpenBLAS's, which has sums of f32 for all types
+            near(results["blas"], exact, "OpenBLAS", relative=1e-3, absolute=1e-6 * order * 128**2)
         elif sums is np.int32:
-            same(found["c"], exact.astype(np.int64), "c")
+            same(results["c"], exact.astype(np.int64), "c")
         else:
-            near(found["c"], exact, "c", relative=1e-3)
+            near(results["c"], exact, "c", relative=1e-3)
 
     def blas(own: Buffers) -> Work:
         def once() -> None:
@@ -125,12 +125,12 @@ def _product(
 def _copies(blocks: int, each: int, tensor: bool) -> Problem:
     pieces = blocks * each
     a = np.random.default_rng(51).integers(0, 256, (pieces * copies.LINES, 128), np.uint8)
-    wanted = np.ascontiguousarray(a[copies.LINES - 1 :: copies.LINES]).view(np.uint32)[:, 0]
+    expected_words = np.ascontiguousarray(a[copies.LINES - 1 :: copies.LINES]).view(np.uint32)[:, 0]
     box = copies.LINE_BYTES, copies.LINES
     source = TensorMap("a", _MAP_TYPES["s8"], box, 0) if tensor else "a"
 
-    def check(found: Buffers) -> None:
-        same(found["words"], wanted, "words")
+    def check(results: Buffers) -> None:
+        same(results["words"], expected_words, "words")
 
     return Problem(
         {"a": a, "words": np.zeros(pieces, np.uint32)},
@@ -170,8 +170,8 @@ def _attention(heads: int, n: int) -> Problem:
     exact = np.zeros((heads, n, depth))
     compute(*(x.astype(np.float64) for x in (q, k, v)), exact)
 
-    def check(found: Buffers) -> None:
-        near(found["o"], exact, "o", relative=1e-2, absolute=2e-3)
+    def check(results: Buffers) -> None:
+        near(results["o"], exact, "o", relative=1e-2, absolute=2e-3)
 
     def blas(own: Buffers) -> Work:
         return lambda: compute(own["q32"], own["k32"], own["v32"], own["o"])

@@ -9,7 +9,7 @@ LINES = PIECE_BYTES // LINE_BYTES
 
 def source(tensor: bool) -> str:
     """Return PTX with the kernel ``copy``: the array or its map, words, pieces of a block."""
-    given = ".param .align 64 .b8 pa[128]" if tensor else ".param .u64 pa"
+    first_parameter = ".param .align 64 .b8 pa[128]" if tensor else ".param .u64 pa"
     start = (
         "mov.b64 %a, pa; cvta.param.u64 %a, %a;"
         if tensor
@@ -26,7 +26,7 @@ def source(tensor: bool) -> str:
     return f""".version 8.5
 .target sm_90a
 .address_size 64
-.visible .entry copy({given}, .param .u64 pw, .param .u32 pn)
+.visible .entry copy({first_parameter}, .param .u64 pw, .param .u32 pn)
 {{
   .shared .align 1024 .b8 data[{PIECE_BYTES}];
   .shared .align 8 .b64 bar;

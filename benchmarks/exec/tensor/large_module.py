@@ -23,9 +23,9 @@ def measure(quick: bool) -> Section:
         why = f"not measured: set {FOLDER} to a folder with {FILE}"
         return Section(NAME, (Row(NAME, "until the first tier has run", 0, "s", 3, missing=why),))
     with tempfile.TemporaryDirectory() as cache:
-        before = _cpu_seconds()
+        start_cpu_s = _cpu_seconds()
         first = _launch(path, cache, "wait")
-        spent = _cpu_seconds() - before
+        spent = _cpu_seconds() - start_cpu_s
         again = min(_launch(path, cache) for _ in range(1 if quick else _TIMES))
     size = f"{path.stat().st_size / 1e3:.0f} kB"
     return Section(

@@ -28,9 +28,9 @@ def first_launch(path: Path) -> float:
     text = path.read_bytes()
     facts = json.loads(path.with_suffix(".json").read_text())
     data = driver.upload(np.zeros(_BYTES, np.uint8))
-    name, _, rest = text.decode().split(".entry ", 1)[1].partition("(")
+    name, _, signature = text.decode().split(".entry ", 1)[1].partition("(")
     kinds = {"u64": data, "u32": ctypes.c_int(_SMALL), "f32": ctypes.c_int(0)}
-    arguments: list[Argument] = [kinds[k] for k in _PARAMETER.findall(rest.partition(")")[0])]
+    arguments: list[Argument] = [kinds[k] for k in _PARAMETER.findall(signature.partition(")")[0])]
     begun = time.perf_counter()
     function = driver.function(driver.module(text), name, facts["shared"])
     driver.prepare(function, (1, 1, 1, facts["threads"], 1, 1), arguments, facts["shared"])()

@@ -39,18 +39,18 @@ def attention(q, k, v, o, n, scale, rows: tl.constexpr, columns: tl.constexpr, d
     queries = tl.load(q + start + own[:, None] * depth + along[None, :])
     keys = k + start + each[None, :] * depth + along[:, None]
     values = v + start + each[:, None] * depth + along[None, :]
-    most = tl.full([rows], float("-inf"), tl.float32)
+    row_maxima = tl.full([rows], float("-inf"), tl.float32)
     total = tl.zeros([rows], tl.float32)
     out = tl.zeros([rows, depth], tl.float32)
     for _ in range(0, n, columns):
         scores = tl.dot(queries, tl.load(keys)) * scale
-        larger = tl.maximum(most, tl.max(scores, 1))
+        larger = tl.maximum(row_maxima, tl.max(scores, 1))
         weights = tl.exp2(scores - larger[:, None])
-        shrink = tl.exp2(most - larger)
+        shrink = tl.exp2(row_maxima - larger)
         total = total * shrink + tl.sum(weights, 1)
         out = out * shrink[:, None]
         out = tl.dot(weights.to(tl.float16), tl.load(values), out)
-        most = larger
+        row_maxima = larger
         keys += columns * depth
         values += columns * depth
     tl.store(o + start + own[:, None] * depth + along[None, :], out / total[:, None])

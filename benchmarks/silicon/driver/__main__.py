@@ -31,21 +31,21 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     """Exit status: 0 recorded, or no difference; 1 differences."""
-    given = parse()
-    if given.verb == "answer":
-        group = groups.load(given.group)
-        path, skip = Path(given.path), int(given.skip)
+    options = parse()
+    if options.verb == "answer":
+        group = groups.load(options.group)
+        path, skip = Path(options.path), int(options.skip)
         names = shards.remaining(group.questions())
-        return shards.answer(names, group.ask, given.part, skip, path)
-    if given.verb == "compare":
-        return compare.main(*given.recordings, given.only or list(groups.GROUPS), given.all)
-    chosen = given.only or list(groups.GROUPS)
-    if given.verb == "record":
-        return record.main(given.out, chosen, given.within_s, given.processes)
-    own = [sys.executable, "-m", "benchmarks.silicon.driver", "record", "--out", str(given.out)]
+        return shards.answer(names, group.ask, options.part, skip, path)
+    if options.verb == "compare":
+        return compare.main(*options.recordings, options.only or list(groups.GROUPS), options.all)
+    chosen = options.only or list(groups.GROUPS)
+    if options.verb == "record":
+        return record.main(options.out, chosen, options.within_s, options.processes)
+    own = [sys.executable, "-m", "benchmarks.silicon.driver", "record", "--out", str(options.out)]
     own += [f"--only={name}" for name in chosen]
-    own += [f"--within-s={given.within_s}", f"--processes={given.processes}"]
-    command = ["tessera", "run", "--board", given.board, "--", *own]
+    own += [f"--within-s={options.within_s}", f"--processes={options.processes}"]
+    command = ["tessera", "run", "--board", options.board, "--", *own]
     return subprocess.run(command, check=False).returncode
 
 

@@ -16,9 +16,9 @@ class Out:
     whether it is written, and null), or ``-`` (not at all).
     """
 
-    def __init__(self, shown: str = "handle") -> None:
+    def __init__(self, form: str = "handle") -> None:
         self.cell = ctypes.c_uint64(UNTOUCHED)
-        self.shown = shown
+        self.shown = form
 
     @property
     def value(self) -> int:
@@ -60,8 +60,8 @@ class Api:
     def __call__(self, name: str, *arguments: Any) -> int:
         """Call a function, append the row of its status and results, and return the status."""
         status, outs = self.call(name, *arguments)
-        shown = [out.show() for out in outs if out.shown != "-"]
-        self.rows.append([name, status, *shown])
+        results = [out.show() for out in outs if out.shown != "-"]
+        self.rows.append([name, status, *results])
         return status
 
     def call(self, name: str, *arguments: Any) -> tuple[int, list[Out]]:
@@ -71,19 +71,19 @@ class Api:
         except AttributeError:
             return -1, []
         words, outs = [], []
-        for one in arguments:
-            if isinstance(one, Out):
-                outs.append(one)
-                words.append(ctypes.c_uint64(one.address))
-            elif isinstance(one, bytes):
-                text = ctypes.create_string_buffer(one)
+        for argument in arguments:
+            if isinstance(argument, Out):
+                outs.append(argument)
+                words.append(ctypes.c_uint64(argument.address))
+            elif isinstance(argument, bytes):
+                text = ctypes.create_string_buffer(argument)
                 self.kept.append(text)
                 words.append(ctypes.c_uint64(ctypes.addressof(text)))
-            elif isinstance(one, ctypes.Array | ctypes.Structure):
-                self.kept.append(one)
-                words.append(ctypes.c_uint64(ctypes.addressof(one)))
+            elif isinstance(argument, ctypes.Array | ctypes.Structure):
+                self.kept.append(argument)
+                words.append(ctypes.c_uint64(ctypes.addressof(argument)))
             else:
-                words.append(ctypes.c_uint64(int(one or 0) & MASK))
+                words.append(ctypes.c_uint64(int(argument or 0) & MASK))
         status = function(*words)
         if not status and name.startswith(("cuStreamCreate", "cuStreamDestroy")):
             self._follow(name, outs[0].value if outs else words[0].value)
@@ -93,7 +93,7 @@ class Api:
         current = ctypes.c_uint64()
         self.library.cuCtxGetCurrent(ctypes.byref(current))
         if name.startswith("cuStreamDestroy"):
-            self.streams = [one for one in self.streams if one != stream]
+            self.streams = [live_stream for live_stream in self.streams if live_stream != stream]
         elif current.value == self.primary:
             self.streams.append(stream)
 

@@ -8,7 +8,7 @@ FORMS: Final = (
     "", "-L", "-q", "-q -x", "-h", "--help-query-gpu", "--help-query-compute-apps", "-B", "--version",
     "--help-query-accounted-apps", "--help-query-retired-pages", "--help-query-remapped-rows",
     "--list-excluded-gpus", "-i 0", "-i 1", "-i 99", "-i x", "--nonsense", "-q -i 0", "-q -d MEMORY",
-    *(f"-q -d {one}" for one in ("UTILIZATION", "ECC", "TEMPERATURE", "POWER", "CLOCK", "COMPUTE", "PIDS", "PERFORMANCE", "SUPPORTED_CLOCKS", "PAGE_RETIREMENT", "ACCOUNTING", "ENCODER_STATS", "SUPPORTED_GPU_TARGET_TEMP", "VOLTAGE", "FBC_STATS", "ROW_REMAPPER", "RESET_STATUS", "GSP_FIRMWARE_VERSION", "POWER_SMOOTHING", "POWER_PROFILES", "NONSENSE", "MEMORY,ECC")),
+    *(f"-q -d {section}" for section in ("UTILIZATION", "ECC", "TEMPERATURE", "POWER", "CLOCK", "COMPUTE", "PIDS", "PERFORMANCE", "SUPPORTED_CLOCKS", "PAGE_RETIREMENT", "ACCOUNTING", "ENCODER_STATS", "SUPPORTED_GPU_TARGET_TEMP", "VOLTAGE", "FBC_STATS", "ROW_REMAPPER", "RESET_STATUS", "GSP_FIRMWARE_VERSION", "POWER_SMOOTHING", "POWER_PROFILES", "NONSENSE", "MEMORY,ECC")),
     "--query-compute-apps=pid,used_memory --format=csv", "--query-compute-apps=nonsense --format=csv",
     "--query-gpu=name --format=csv", "--query-gpu=name --format=csv,noheader", "--query-gpu=name",
     "--query-gpu=name --format=csv,noheader,nounits", "--query-gpu=nonsense --format=csv",
@@ -40,7 +40,7 @@ def questions() -> list[str]:
 def run(form: str) -> list[object]:
     """Return the exit status and the text of a form, without identities."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["nvidia-smi", *form.split()], capture_output=True, text=True, timeout=25, check=False
         )
     except FileNotFoundError:
@@ -48,11 +48,11 @@ def run(form: str) -> list[object]:
     except subprocess.TimeoutExpired:
         return ["timeout"]
     texts = []
-    for text in (done.stdout, done.stderr):
+    for text in (process.stdout, process.stderr):
         for pattern, name in SECRET:
             text = pattern.sub(name, text)
         texts.append(text)
-    return [done.returncode, *texts]
+    return [process.returncode, *texts]
 
 
 def ask(question: str) -> object:

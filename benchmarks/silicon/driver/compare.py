@@ -22,37 +22,39 @@ def read(path: Path, group: str) -> dict[str, Any] | None:
         except KeyError:
             return None
         assert member is not None
-        found: dict[str, Any] = json.load(member)
-        return found
+        answers: dict[str, Any] = json.load(member)
+        return answers
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the parts of an answer: each value of a table, each call of a sequence."""
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from leaves(one, (*path, name))
-    elif isinstance(value, list) and value and all(isinstance(one, list) for one in value):
-        for i, one in enumerate(value):
-            yield (*path, str(i)), one
+        for name, member in value.items():
+            yield from leaves(member, (*path, name))
+    elif isinstance(value, list) and value and all(isinstance(call, list) for call in value):
+        for i, call in enumerate(value):
+            yield (*path, str(i)), call
     else:
         yield path, value
 
 
 def pairs(first: Any, second: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
     """Yield the parts of two answers side by side."""
-    one, two = dict(leaves(first)), dict(leaves(second))
-    for path in [*one, *(path for path in two if path not in one)]:
-        yield path, one.get(path, "absent"), two.get(path, "absent")
+    first_parts, second_parts = dict(leaves(first)), dict(leaves(second))
+    for path in [*first_parts, *(path for path in second_parts if path not in first_parts)]:
+        yield path, first_parts.get(path, "absent"), second_parts.get(path, "absent")
 
 
-def kind_of(group: str, question: str, path: tuple[str, ...], one: Any, two: Any) -> str:
+def kind_of(
+    group: str, question: str, path: tuple[str, ...], first_answer: Any, second_answer: Any
+) -> str:
     """Return under which heading a difference is listed."""
     if group == "maps":
-        return f"{question.split('/')[0]} {one} {two}"
-    if group == "sequences" and isinstance(one, list) and isinstance(two, list):
-        what = "status" if one[1] != two[1] else "value"
+        return f"{question.split('/')[0]} {first_answer} {second_answer}"
+    if group == "sequences" and isinstance(first_answer, list) and isinstance(second_answer, list):
+        field = "status" if first_answer[1] != second_answer[1] else "value"
         subject = question.split(" ")[0]
-        return f"{subject}: {one[0]} {what} {one[1]} {two[1]}"
+        return f"{subject}: {first_answer[0]} {field} {first_answer[1]} {second_answer[1]}"
     if group == "facts":
         return f"{question.split('/')[0]} {path[0].split(' ')[0] if path else ''}"
     return question.split(" ")[0]
@@ -63,10 +65,15 @@ def compare_maps(first: dict[str, Any], second: dict[str, Any]) -> Iterator[tupl
     for question in first:
         if question not in second or isinstance(first[question], str):
             continue
-        given = maps.arguments_of(question)
-        for arguments, one, two in zip(given, first[question], second[question], strict=False):
-            if one != two:
-                yield kind_of("maps", question, (), one, two), json.dumps(arguments)
+        argument_sets = maps.arguments_of(question)
+        for arguments, first_status, second_status in zip(
+            argument_sets, first[question], second[question], strict=False
+        ):
+            if first_status != second_status:
+                yield (
+                    kind_of("maps", question, (), first_status, second_status),
+                    json.dumps(arguments),
+                )
 
 
 def differences(
@@ -79,25 +86,28 @@ def differences(
     for question, answer in first.items():
         if question not in second:
             continue
-        for path, one, two in pairs(answer, second[question]):
-            if one != two:
+        for path, first_answer, second_answer in pairs(answer, second[question]):
+            if first_answer != second_answer:
                 where = " ".join((question, *path))
-                yield kind_of(group, question, path, one, two), f"{where}: {one} | {two}"
+                yield (
+                    kind_of(group, question, path, first_answer, second_answer),
+                    f"{where}: {first_answer} | {second_answer}",
+                )
 
 
-def count(group: str, answers: dict[str, Any], other: dict[str, Any]) -> int:
+def count(group: str, answers: dict[str, Any], other_answers: dict[str, Any]) -> int:
     """Return how many answers are in both recordings."""
-    both = [question for question in answers if question in other]
+    shared_questions = [question for question in answers if question in other_answers]
     if group == "maps":
-        return sum(len(answers[one]) for one in both)
-    return sum(1 for one in both for _ in leaves(answers[one]))
+        return sum(len(answers[question]) for question in shared_questions)
+    return sum(1 for question in shared_questions for _ in leaves(answers[question]))
 
 
-def main(one: Path, two: Path, chosen: list[str], is_long: bool) -> int:
+def main(first_path: Path, second_path: Path, chosen: list[str], is_long: bool) -> int:
     """Print each kind of difference with its number and examples; return 1 if there is any."""
     total = 0
     for group in chosen:
-        first, second = read(one, group), read(two, group)
+        first, second = read(first_path, group), read(second_path, group)
         if first is None or second is None:
             print(f"{group}: not in both recordings", file=sys.stderr)
             continue

@@ -39,13 +39,13 @@ def rig() -> Rig:
 def module(has_clusters: bool = False) -> int:
     """Load one of the two modules in the primary context."""
     text = kernels.CLUSTERS if has_clusters else kernels.MODULE
-    found = rig().api.make("cuModuleLoadData", text.encode())
-    assert found, "the module does not load"
-    return found
+    handle = rig().api.make("cuModuleLoadData", text.encode())
+    assert handle, "the module does not load"
+    return handle
 
 
 @functools.cache
 def _function(name: str, has_clusters: bool = False) -> int:
-    found = rig().api.make("cuModuleGetFunction", module(has_clusters), name.encode())
-    assert found, name
-    return found
+    handle = rig().api.make("cuModuleGetFunction", module(has_clusters), name.encode())
+    assert handle, name
+    return handle

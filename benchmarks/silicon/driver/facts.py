@@ -33,19 +33,21 @@ def read_text(api: Api, name: str, code: int) -> list[Any]:
 
 def device_attributes(api: Api) -> dict[str, Any]:
     """Return every attribute of device 0 but those that identify it."""
-    found = {}
+    facts = {}
     for number in ATTRIBUTES:
         if number not in PCI:
             out = Out("i32")
             status, _ = api.call("cuDeviceGetAttribute", out, number, 0)
-            found[str(number)] = [status, out.show()]
-    return found
+            facts[str(number)] = [status, out.show()]
+    return facts
 
 
 def properties(api: Api) -> dict[str, Any]:
     """Return the name, the memory, the capability and the properties of device 0."""
     name = ctypes.create_string_buffer(256)
-    total, major, minor, version, count = (Out(one) for one in ("u64", "i32", "i32", "i32", "i32"))
+    total, major, minor, version, count = (
+        Out(form) for form in ("u64", "i32", "i32", "i32", "i32")
+    )
     old = words(*range(16))
     statuses = [
         api.call("cuDeviceGetName", name, 256, 0)[0],
@@ -55,7 +57,7 @@ def properties(api: Api) -> dict[str, Any]:
         api.call("cuDeviceGetCount", count)[0],
         api.call("cuDeviceGetProperties", old, 0)[0],
     ]
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "statuses": statuses,
         "name": name.value.decode(),
         "total": total.show(),
@@ -66,76 +68,76 @@ def properties(api: Api) -> dict[str, Any]:
     for affinity in range(-1, 3):
         out = Out("i32")
         status, _ = api.call("cuDeviceGetExecAffinitySupport", out, affinity, 0)
-        found[f"affinity {affinity}"] = [status, out.show()]
+        facts[f"affinity {affinity}"] = [status, out.show()]
     for size in range(9):
         for kind in (0x01, 0x02, 0x03, 0x08, 0x09, 0x0A, 0x10, 0x20, 0xB0, 0xC0, 0x77):
             out = Out("u64")
             call = "cuDeviceGetTexture1DLinearMaxWidth"
             status, _ = api.call(call, out, kind, size, 0)
-            found[f"linear {kind:#x} {size}"] = [status, out.show()]
-    return found
+            facts[f"linear {kind:#x} {size}"] = [status, out.show()]
+    return facts
 
 
 def limits(_: Api) -> dict[str, Any]:
     """Return the limits, the priorities and the flags of a new context."""
-    api, found = rig().api, {}
+    api, facts = rig().api, {}
     for number in range(-1, 16):
         out = Out("u64")
-        found[f"limit {number}"] = [api.call("cuCtxGetLimit", out, number)[0], out.show()]
-    least, greatest = Out("i32"), Out("i32")
-    status, _outs = api.call("cuCtxGetStreamPriorityRange", least, greatest)
-    found["priorities"] = [status, least.show(), greatest.show()]
+        facts[f"limit {number}"] = [api.call("cuCtxGetLimit", out, number)[0], out.show()]
+    least_priority, greatest_priority = Out("i32"), Out("i32")
+    status, _outs = api.call("cuCtxGetStreamPriorityRange", least_priority, greatest_priority)
+    facts["priorities"] = [status, least_priority.show(), greatest_priority.show()]
     for name in ("cuCtxGetFlags", "cuCtxGetCacheConfig", "cuCtxGetSharedMemConfig"):
         out = Out("i32")
-        found[name] = [api.call(name, out)[0], out.show()]
+        facts[name] = [api.call(name, out)[0], out.show()]
     for context in (0, rig().context):
         out = Out("u32")
         status, _outs = api.call("cuCtxGetApiVersion", context, out)
-        found[f"version {bool(context)}"] = [status, out.show()]
-    return found
+        facts[f"version {bool(context)}"] = [status, out.show()]
+    return facts
 
 
 def granularity(_: Api) -> dict[str, Any]:
     """Return the granularities of virtual memory, and the attributes of the default pool."""
-    api, found = rig().api, {}
+    api, facts = rig().api, {}
     for kind in (0, 1, 2):
         for handles in (0, 1, 2, 4, 8, 9):
             for place in (0, 1, 2, 3, 4):
                 for option in (0, 1, 2):
                     out = Out("u64")
-                    given = words(kind, handles, place, 0, 0, 0, 0, 0)
+                    allocation_properties = words(kind, handles, place, 0, 0, 0, 0, 0)
                     call = "cuMemGetAllocationGranularity"
-                    status, _outs = api.call(call, out, given, option)
-                    found[f"{kind} {handles} {place} {option}"] = [status, out.show()]
+                    status, _outs = api.call(call, out, allocation_properties, option)
+                    facts[f"{kind} {handles} {place} {option}"] = [status, out.show()]
     pool = api.make("cuDeviceGetDefaultMemPool", 0)
     for number in range(-1, 16):
         out = Out("u64")
         out.cell.value = 0
         status, _outs = api.call("cuMemPoolGetAttribute", pool, number, out)
-        found[f"pool {number}"] = [status, out.show()]
+        facts[f"pool {number}"] = [status, out.show()]
     for number in range(-1, 6):
         out = Out("u64")
         out.cell.value = 0
         status, _outs = api.call("cuDeviceGetGraphMemAttribute", 0, number, out)
-        found[f"graph memory {number}"] = [status, out.show()]
-    return found
+        facts[f"graph memory {number}"] = [status, out.show()]
+    return facts
 
 
 def functions(_: Api) -> dict[str, Any]:
     """Return the attributes and parameters of the kernels."""
-    api, found = rig().api, {}
+    api, facts = rig().api, {}
     for name in (*kernels.NAMES, "free", "pair", "explicit", "most4", "shared_pair"):
         is_own = name in kernels.NAMES
         function = rig().function(name) if is_own else rig().cluster_kernel(name)
         for number in range(-1, 20):
             out = Out("i32")
             status, _outs = api.call("cuFuncGetAttribute", out, number, function)
-            found[f"{name} {number}"] = [status, out.show()]
+            facts[f"{name} {number}"] = [status, out.show()]
         for index in range(4):
             offset, size = Out("u64"), Out("u64")
             status, _outs = api.call("cuFuncGetParamInfo", function, index, offset, size)
-            found[f"{name} parameter {index}"] = [status, offset.show(), size.show()]
-    return found
+            facts[f"{name} parameter {index}"] = [status, offset.show(), size.show()]
+    return facts
 
 
 def error_texts(api: Api) -> dict[str, Any]:
@@ -148,15 +150,15 @@ def error_texts(api: Api) -> dict[str, Any]:
 
 def runtime_texts(_: Api) -> dict[str, Any]:
     """Return the name and the text of every error code of the runtime."""
-    found, api = {}, runtime()
+    texts, api = {}, runtime()
     if api is None:
         return {"runtime": "none"}
     for name in ("cudaGetErrorName", "cudaGetErrorString"):
         function = getattr(api.library, name)
         function.restype = ctypes.c_char_p
         for code in range(-1, 1002):
-            found[f"{name} {code}"] = (function(code) or b"NULL").decode()
-    return found
+            texts[f"{name} {code}"] = (function(code) or b"NULL").decode()
+    return texts
 
 
 def runtime_attributes(_: Api) -> dict[str, Any]:
@@ -164,30 +166,30 @@ def runtime_attributes(_: Api) -> dict[str, Any]:
     api = runtime()
     if api is None:
         return {"runtime": "none"}
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for number in ATTRIBUTES:
         if number not in PCI:
             out = Out("i32")
             status, _outs = api.call("cudaDeviceGetAttribute", out, number, 0)
-            found[str(number)] = [status, out.show()]
+            facts[str(number)] = [status, out.show()]
     for name in ("cudaRuntimeGetVersion", "cudaDriverGetVersion", "cudaGetDeviceCount"):
         out = Out("i32")
-        found[name] = [api.call(name, out)[0], out.show()]
+        facts[name] = [api.call(name, out)[0], out.show()]
     room = ctypes.create_string_buffer(2048)
     name = "cudaGetDeviceProperties"
     status, _outs = api.call(f"{name}_v2" if hasattr(api.library, f"{name}_v2") else name, room, 0)
-    found["properties"] = [status, room.raw[:256].split(b"\0")[0].decode()]
+    facts["properties"] = [status, room.raw[:256].split(b"\0")[0].decode()]
     for offset in range(288, 1024, 4):  # behind the name, the UUID and the LUID
-        found[f"word {offset}"] = int.from_bytes(room.raw[offset : offset + 4], "little")
+        facts[f"word {offset}"] = int.from_bytes(room.raw[offset : offset + 4], "little")
     for limit in range(-1, 8):
         out = Out("u64")
-        found[f"limit {limit}"] = [api.call("cudaDeviceGetLimit", out, limit)[0], out.show()]
-    return found
+        facts[f"limit {limit}"] = [api.call("cudaDeviceGetLimit", out, limit)[0], out.show()]
+    return facts
 
 
 def entry_points(api: Api, found_names: list[str]) -> dict[str, Any]:
     """Return which version and variant of each name cuGetProcAddress finds."""
-    found = {}
+    facts = {}
     base = {}
     for name in found_names:
         for suffix in ("", "_v2", "_v3", "_v4", "_v5", "_ptsz", "_v2_ptsz", "_ptds", "_v2_ptds"):
@@ -204,8 +206,8 @@ def entry_points(api: Api, found_names: list[str]) -> dict[str, Any]:
                 status, _ = api.call(call, name.encode(), out, version, flags, result)
                 where = "unwritten" if out.show() == "unwritten" else out.value
                 symbol = base.get(where, "other" if where else "null")
-                found[f"{name} {version} {flags}"] = [status, symbol, result.show()]
-    return found
+                facts[f"{name} {version} {flags}"] = [status, symbol, result.show()]
+    return facts
 
 
 def exports(api: Api) -> dict[str, Any]:

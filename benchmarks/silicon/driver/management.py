@@ -16,13 +16,13 @@ def getters() -> list[str]:
     """Return the names of getters that answer about one device or the system."""
     import pynvml
 
-    found = []
-    for name, one in sorted(vars(pynvml).items()):
+    getter_names = []
+    for name, member in sorted(vars(pynvml).items()):
         if re.match(
             r"nvml(Device|System|GpuInstance)(Get|Is|Has|Validate)", name
-        ) and inspect.isfunction(one):
-            found.append(name)
-    return found
+        ) and inspect.isfunction(member):
+            getter_names.append(name)
+    return getter_names
 
 
 def show(value: Any, depth: int = 0) -> Any:
@@ -34,13 +34,13 @@ def show(value: Any, depth: int = 0) -> Any:
     if depth > 4:
         return "deep"
     if isinstance(value, ctypes.Structure):
-        fields = [one[0] for one in value._fields_]
+        fields = [field[0] for field in value._fields_]
         return {
             name: "-" if IDENTITIES.search(name) else show(getattr(value, name), depth + 1)
             for name in fields
         }
     if isinstance(value, list | tuple | ctypes.Array):
-        return [show(one, depth + 1) for one in list(value)[:64]]
+        return [show(element, depth + 1) for element in list(value)[:64]]
     if hasattr(value, "value"):
         return show(value.value, depth + 1)
     return type(value).__name__
@@ -73,11 +73,11 @@ def ask(question: str) -> Any:
     pynvml.nvmlInit()
     device = pynvml.nvmlDeviceGetHandleByIndex(0)
     if question.startswith("field "):
-        found = pynvml.nvmlDeviceGetFieldValues(device, [int(question.split()[1])])[0]
+        field = pynvml.nvmlDeviceGetFieldValues(device, [int(question.split()[1])])[0]
         return [
-            found.nvmlReturn,
-            found.valueType,
-            found.value.ullVal if not found.nvmlReturn else None,
+            field.nvmlReturn,
+            field.valueType,
+            field.value.ullVal if not field.nvmlReturn else None,
         ]
     if question == "texts":
         return {
@@ -92,9 +92,9 @@ def ask(question: str) -> Any:
         return "identity"
     function = getattr(pynvml, question)
     names = [
-        one
-        for one, given in inspect.signature(function).parameters.items()
-        if given.default is inspect.Parameter.empty
+        parameter_name
+        for parameter_name, parameter in inspect.signature(function).parameters.items()
+        if parameter.default is inspect.Parameter.empty
     ]
     start: list[Any] = []
     if names and "Device" in question:

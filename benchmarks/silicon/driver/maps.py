@@ -63,70 +63,70 @@ def common(rng: random.Random, rank_from: int) -> dict[str, Any]:
 
 def draw_tiled(rng: random.Random) -> dict[str, Any]:
     """Return the arguments of cuTensorMapEncodeTiled."""
-    given = common(rng, 1)
-    size = GRANULES[given["kind"] % 16]
+    fields = common(rng, 1)
+    size = GRANULES[fields["kind"] % 16]
     widths = [n for n in (16, 32, 64, 128, 256) if n >= size]
-    width = rng.choice(widths) // size * (2 if given["kind"] == 13 else 1)
-    if given["kind"] in (14, 15):
+    width = rng.choice(widths) // size * (2 if fields["kind"] == 13 else 1)
+    if fields["kind"] in (14, 15):
         width = 128
-    given["box"] = [pick(rng, width, (0, 1, 3, 96, 128, 256, 257, width + 1), 0.08)]
-    given["box"] += [pick(rng, rng.choice((1, 4, 8, 64, 256)), (0, 1, 257, 1 << 31), 0.02) for _ in range(4)]  # fmt: skip
-    return given
+    fields["box"] = [pick(rng, width, (0, 1, 3, 96, 128, 256, 257, width + 1), 0.08)]
+    fields["box"] += [pick(rng, rng.choice((1, 4, 8, 64, 256)), (0, 1, 257, 1 << 31), 0.02) for _ in range(4)]  # fmt: skip
+    return fields
 
 
 def im2col(rng: random.Random) -> dict[str, Any]:
     """Return the arguments of cuTensorMapEncodeIm2col."""
-    given = common(rng, 3)
-    size = GRANULES[given["kind"] % 16]
-    given["channels"] = pick(rng, rng.choice((16, 32, 64, 128)) // min(size, 16), (0, 1, 3, 128, 256, 257), 0.06)  # fmt: skip
-    given["pixels"] = pick(rng, rng.choice((1, 8, 64, 256)), (0, 1, 1023, 1024, 1025, 1 << 20), 0.06)  # fmt: skip
-    edge = {3: 32768, 4: 128, 5: 16}.get(given["rank"], 16)
+    fields = common(rng, 3)
+    size = GRANULES[fields["kind"] % 16]
+    fields["channels"] = pick(rng, rng.choice((16, 32, 64, 128)) // min(size, 16), (0, 1, 3, 128, 256, 257), 0.06)  # fmt: skip
+    fields["pixels"] = pick(rng, rng.choice((1, 8, 64, 256)), (0, 1, 1023, 1024, 1025, 1 << 20), 0.06)  # fmt: skip
+    edge = {3: 32768, 4: 128, 5: 16}.get(fields["rank"], 16)
     small = (-1, 0, 1)
     far = (-edge, edge - 1, edge, -edge - 1, -130, 130, -17, 17)
     for name in ("lower", "upper"):
-        given[name] = [pick(rng, rng.choice(small), far, 0.05) for _ in range(3)]
-    return given
+        fields[name] = [pick(rng, rng.choice(small), far, 0.05) for _ in range(3)]
+    return fields
 
 
 def wide(rng: random.Random) -> dict[str, Any]:
     """Return the arguments of cuTensorMapEncodeIm2colWide."""
-    given = im2col(rng)
-    given["mode"] = pick(rng, rng.randrange(2), (-1, 2), 0.02)
-    return given
+    fields = im2col(rng)
+    fields["mode"] = pick(rng, rng.randrange(2), (-1, 2), 0.02)
+    return fields
 
 
 MAKERS = {"tiled": draw_tiled, "im2col": im2col, "wide": wide}
 
 
-def call(api: Api, kind: str, given: dict[str, Any], places: Places) -> int:
+def call(api: Api, kind: str, fields: dict[str, Any], places: Places) -> int:
     """Encode a map; return the status."""
 
     def unless_null(name: str, array: Any) -> Any:
-        return None if given["null"] == name else array
+        return None if fields["null"] == name else array
 
-    address = None if given["null"] == "map" else places.map + given["shift"]
+    address = None if fields["null"] == "map" else places.map + fields["shift"]
     api.kept.clear()
     start = (
         address,
-        given["kind"],
-        given["rank"],
-        given["address"],
-        unless_null("dims", longs(*given["dims"])),
-        unless_null("strides", longs(*given["strides"])),
+        fields["kind"],
+        fields["rank"],
+        fields["address"],
+        unless_null("dims", longs(*fields["dims"])),
+        unless_null("strides", longs(*fields["strides"])),
     )
-    steps = unless_null("steps", words(*given["steps"]))
-    end = (given["swizzle"], given["promotion"], given["fill"])
+    steps = unless_null("steps", words(*fields["steps"]))
+    end = (fields["swizzle"], fields["promotion"], fields["fill"])
     if kind == "tiled":
-        box = unless_null("box", words(*given["box"]))
-        arguments = (*start, box, steps, given["interleave"], *end)
+        box = unless_null("box", words(*fields["box"]))
+        arguments = (*start, box, steps, fields["interleave"], *end)
         return api.call("cuTensorMapEncodeTiled", *arguments)[0]
-    middle = (given["channels"], given["pixels"], steps, given["interleave"])
+    middle = (fields["channels"], fields["pixels"], steps, fields["interleave"])
     if kind == "im2col":
-        lower, upper = (words(*given[name]) for name in ("lower", "upper"))
+        lower, upper = (words(*fields[name]) for name in ("lower", "upper"))
         corners = (unless_null("lower", lower), upper)
         return api.call("cuTensorMapEncodeIm2col", *start, *corners, *middle, *end)[0]
-    corners = (given["lower"][0], given["upper"][0])
-    arguments = (*start, *corners, *middle, given["mode"], *end)
+    corners = (fields["lower"][0], fields["upper"][0])
+    arguments = (*start, *corners, *middle, fields["mode"], *end)
     return api.call("cuTensorMapEncodeIm2colWide", *arguments)[0]
 
 
@@ -146,4 +146,4 @@ def ask(question: str) -> list[int]:
     """Return the status of each call of a batch; the calls need a current context."""
     api = rig().api
     places, kind = Places(), question.split("/")[0]
-    return [call(api, kind, given, places) for given in arguments_of(question)]
+    return [call(api, kind, fields, places) for fields in arguments_of(question)]

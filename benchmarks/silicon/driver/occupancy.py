@@ -72,71 +72,71 @@ def dynamic(rng: random.Random) -> int:
     )
 
 
-def blocks(here: Rig, rng: random.Random) -> list[Any]:
+def blocks(gpu_rig: Rig, rng: random.Random) -> list[Any]:
     """Ask for the blocks of a multiprocessor."""
     name = rng.choice(kernels.NAMES)
-    function = here.function(name)
+    function = gpu_rig.function(name)
     flags = rng.choice((0, 0, 0, 1, 2))
     room, threads, shared = rng.choice((0, 0, 49152, 100000)), size(rng), dynamic(rng)
-    here.api.call("cuFuncSetAttribute", function, DYNAMIC, room)
+    gpu_rig.api.call("cuFuncSetAttribute", function, DYNAMIC, room)
     out = Out("i32")
     if flags or rng.random() < 0.3:
         call = "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"
-        status, _ = here.api.call(call, out, function, threads, shared, flags)
+        status, _ = gpu_rig.api.call(call, out, function, threads, shared, flags)
     else:
         call = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
-        status, _ = here.api.call(call, out, function, threads, shared)
+        status, _ = gpu_rig.api.call(call, out, function, threads, shared)
     return [name, room, threads, shared, flags, status, out.show()]
 
 
-def potential(here: Rig, rng: random.Random) -> list[Any]:
+def potential(gpu_rig: Rig, rng: random.Random) -> list[Any]:
     """Ask for the block size with the largest occupancy."""
     name = rng.choice(kernels.NAMES)
     grid, block = Out("i32"), Out("i32")
     shared, limit = dynamic(rng), rng.choice((0, 0, size(rng)))
     call = "cuOccupancyMaxPotentialBlockSize"
-    status, _ = here.api.call(call, grid, block, here.function(name), 0, shared, limit)
+    status, _ = gpu_rig.api.call(call, grid, block, gpu_rig.function(name), 0, shared, limit)
     return [name, shared, limit, status, grid.show(), block.show()]
 
 
-def available(here: Rig, rng: random.Random) -> list[Any]:
+def available(gpu_rig: Rig, rng: random.Random) -> list[Any]:
     """Ask for the dynamic shared memory with which some blocks fit."""
     name = rng.choice(kernels.NAMES)
-    function = here.function(name)
+    function = gpu_rig.function(name)
     room = rng.choice((0, 49152, 100000, 180000))
-    here.api.call("cuFuncSetAttribute", function, DYNAMIC, room)
+    gpu_rig.api.call("cuFuncSetAttribute", function, DYNAMIC, room)
     out = Out("u64")
     count, threads = rng.choice((1, 2, 3, 4, 8, 16, 32, 33, 0)), size(rng)
     call = "cuOccupancyAvailableDynamicSMemPerBlock"
-    status, _ = here.api.call(call, out, function, count, threads)
+    status, _ = gpu_rig.api.call(call, out, function, count, threads)
     return [name, room, count, threads, status, out.show()]
 
 
 def clusters(
-    here: Rig, rng: random.Random, call: str = "cuOccupancyMaxActiveClusters"
+    gpu_rig: Rig, rng: random.Random, call: str = "cuOccupancyMaxActiveClusters"
 ) -> list[Any]:
     """Ask for the number of clusters on the device, or for the largest cluster."""
     name = rng.choice(("free", "pair", "explicit", "most4", "shared_pair"))
-    function = here.cluster_kernel(name)
+    function = gpu_rig.cluster_kernel(name)
     is_wide = rng.choice((0, 0, 1))
     room = rng.choice((0, 100000))
-    here.api.call("cuFuncSetAttribute", function, NON_PORTABLE, is_wide)
-    here.api.call("cuFuncSetAttribute", function, DYNAMIC, room)
+    gpu_rig.api.call("cuFuncSetAttribute", function, NON_PORTABLE, is_wide)
+    gpu_rig.api.call("cuFuncSetAttribute", function, DYNAMIC, room)
     n = rng.choice((1, 2, 4, 8, 16, 3, 32))
     cluster = rng.choice((None, (n, 1, 1), (n, 1, 1), (n, 1, 1), (1, n, 1), (2, 2, 1)))
     grid = rng.choice(((n, n, 1), (n * 4, 2, 1), (1, 1, 1), (128, 128, 1), (0, 1, 1)))
     block = (max(size(rng), 0), 1, 1)
     shared = min(dynamic(rng), 1 << 31)
-    config, kept = make_config(grid, block, shared, cluster)
+    config, kept_objects = make_config(grid, block, shared, cluster)
     out = Out("i32")
-    status, _ = here.api.call(call, out, function, config)
-    del kept
+    status, _ = gpu_rig.api.call(call, out, function, config)
+    del kept_objects
     return [name, is_wide, room, cluster, grid, block, shared, status, out.show()]
 
 
-def largest(here: Rig, rng: random.Random) -> list[Any]:
+def largest(gpu_rig: Rig, rng: random.Random) -> list[Any]:
     """Ask for the largest cluster."""
-    return clusters(here, rng, "cuOccupancyMaxPotentialClusterSize")
+    return clusters(gpu_rig, rng, "cuOccupancyMaxPotentialClusterSize")
 
 
 MAKERS = {
@@ -157,6 +157,6 @@ def ask(question: str) -> list[list[Any]]:
     """Return each call's arguments, status and result."""
     seed = int.from_bytes(hashlib.sha256(question.encode()).digest()[:8], "little")
     rng = random.Random(seed)
-    here, maker = rig(), MAKERS[question.split("/")[0]]
-    here.api.kept.clear()
-    return [maker(here, rng) for _ in range(BATCH)]
+    gpu_rig, maker = rig(), MAKERS[question.split("/")[0]]
+    gpu_rig.api.kept.clear()
+    return [maker(gpu_rig, rng) for _ in range(BATCH)]

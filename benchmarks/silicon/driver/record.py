@@ -16,13 +16,13 @@ def main(out: Path, chosen: list[str], within_s: float, processes: int) -> int:
     until = time.monotonic() + within_s
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = {}
+        answers_by_group = {}
         for group in chosen:
             begun = time.monotonic()
-            made[group] = record(group, folder, until, processes)
+            answers_by_group[group] = record(group, folder, until, processes)
             took = time.monotonic() - begun
-            write(out, folder, made)
-            summarize(group, made[group], took)
+            write(out, folder, answers_by_group)
+            summarize(group, answers_by_group[group], took)
     return 0
 
 
@@ -34,9 +34,9 @@ def record(group: str, folder: Path, until: float, processes: int) -> dict[str, 
     return shards.gather(parts)
 
 
-def write(out: Path, folder: Path, made: dict[str, dict[str, object]]) -> None:
+def write(out: Path, folder: Path, answers_by_group: dict[str, dict[str, object]]) -> None:
     """Write what there is so far: an interrupted recording is a recording."""
-    for group, answers in made.items():
+    for group, answers in answers_by_group.items():
         (folder / f"{group}.json").write_text(json.dumps(answers, indent=0, sort_keys=True))
     part = out.with_suffix(".part")
     with tarfile.open(part, "w:gz") as archive:

@@ -64,11 +64,11 @@ class Shard:
         if self.process is None:
             return True
         status = self.process.poll()
-        now = time.monotonic()
+        now_s = time.monotonic()
         if status is None:
             if self.size() != self.seen[0]:
-                self.seen = (self.size(), now)
-            elif now - self.seen[1] > self.silence_s:
+                self.seen = (self.size(), now_s)
+            elif now_s - self.seen[1] > self.silence_s:
                 self.end("hung")
                 self.start()
             return False
@@ -105,45 +105,45 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return the complete lines of a worker's file."""
     if not path.exists():
         return []
-    found = []
+    rows = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            found.append(json.loads(line))
+            rows.append(json.loads(line))
         except ValueError:
             continue
-    return found
+    return rows
 
 
 def supervise(shards: list[Shard], until: float) -> None:
     """Run shards until all are answered or the monotonic clock shows ``until``."""
     for shard in shards:
         shard.start()
-    left = list(shards)
-    while left and time.monotonic() < until:
-        left = [shard for shard in left if not shard.is_finished()]
+    running_shards = list(shards)
+    while running_shards and time.monotonic() < until:
+        running_shards = [shard for shard in running_shards if not shard.is_finished()]
         time.sleep(0.05)
-    for shard in left:
+    for shard in running_shards:
         shard.end("out of time")
 
 
 def gather(shards: Iterable[Shard]) -> dict[str, Any]:
     """Return the answers by question; a question without answer has the reason."""
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for shard in shards:
         for row in read_lines(shard.path):
             if "key" in row:
-                found[row["key"]] = row["value"]
+                answers[row["key"]] = row["value"]
             else:
-                found.setdefault(row["begin"], "no answer")
-        found |= {key: f"ended: {why}" for key, why in shard.ended.items()}
-    return found
+                answers.setdefault(row["begin"], "no answer")
+        answers |= {key: f"ended: {why}" for key, why in shard.ended.items()}
+    return answers
 
 
 def remaining(names: list[str]) -> list[str]:
     """Return the questions that are not in the file SILICON_DONE, to continue a recording."""
     path = os.environ.get("SILICON_DONE")
-    done = set(Path(path).read_text(encoding="utf-8").splitlines()) if path else set()
-    return [name for name in names if name not in done]
+    answered_names = set(Path(path).read_text(encoding="utf-8").splitlines()) if path else set()
+    return [name for name in names if name not in answered_names]
 
 
 def answer(names: list[str], ask: Ask, part: str, skip: int, path: Path) -> int:

@@ -60,17 +60,17 @@ def run(directory: Path, results: Path) -> None:
 
 
 def _points(directory: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    points: list[dict[str, Any]] = []
     for path in sorted(directory.glob("bundle_*.json")):
-        found += json.loads(path.read_text(encoding="utf-8"))["points"]
-    return found
+        points += json.loads(path.read_text(encoding="utf-8"))["points"]
+    return points
 
 
 def _measured(results: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    measurements: dict[str, Any] = {}
     for path in sorted(results.glob("*.json")):
-        found |= json.loads(path.read_text(encoding="utf-8")).get("points", {})
-    return compare.with_events(found)
+        measurements |= json.loads(path.read_text(encoding="utf-8")).get("points", {})
+    return compare.with_events(measurements)
 
 
 def main() -> None:
@@ -89,7 +89,7 @@ def main() -> None:
         case "run", [directory, results]:
             run(directory, results)
         case "predict", [directory, file]:
-            points = [one for one in _points(directory) if chosen.only in one["name"]]
+            points = [point for point in _points(directory) if chosen.only in point["name"]]
             with ProcessPoolExecutor(2) as pool:
                 guesses = list(pool.map(partial(predict, chosen.board), points))
             named = {p["name"]: guess for p, guess in zip(points, guesses, strict=True)}
@@ -102,10 +102,12 @@ def main() -> None:
             rows = compare.rows_of(chip, _points(directory), measured, predicted)
             if chosen.all:
                 print(*compare.listing(rows), sep="\n")
-            for text, wanted in (("half for fitting", True), ("half for checking", False)):
+            for text, is_fitting in (("half for fitting", True), ("half for checking", False)):
                 print(f"\n{text}")
-                some = [row for row in rows if compare.is_for_fitting(row.name) is wanted]
-                print(*compare.summary(some), sep="\n")
+                chosen_rows = [
+                    row for row in rows if compare.is_for_fitting(row.name) is is_fitting
+                ]
+                print(*compare.summary(chosen_rows), sep="\n")
         case _:
             parser.error(f"wrong number of paths for {chosen.command}")
 

@@ -132,7 +132,7 @@ END:
 
 
 def _wide_loads() -> list[Point]:
-    found = []
+    kernels = []
     address = """  mov.u32 %r20, 0; mov.u32 %r30, room; and.b32 %r31, %r0, 255;
   shl.b32 %r31, %r31, 4; add.u32 %r30, %r30, %r31;
 """
@@ -154,7 +154,7 @@ def _wide_loads() -> list[Point]:
         ("ld.shared.u8", "ld.volatile.shared.u8 %r21, [%r30];"),
     ):
         body = ("  " + code + "  xor.b32 %r20, %r20, %r21;\n") * 16
-        found.append(
+        kernels.append(
             Point(
                 name,
                 "shared memory",
@@ -176,24 +176,24 @@ def _wide_loads() -> list[Point]:
                 cycles=256,
             )
         )
-    return found
+    return kernels
 
 
 def points() -> list[Point]:
     """Return all kernels of this file."""
-    found = [_strided(4, stride, False) for stride in (4, 8, 16, 32, 64, 96, 128, 256, 1024)]
-    found += [_strided(16, stride, False) for stride in (16, 32, 64, 128)]
-    found += [_strided(4, stride, True) for stride in (4, 8, 32, 64, 128)]
+    kernels = [_strided(4, stride, False) for stride in (4, 8, 16, 32, 64, 96, 128, 256, 1024)]
+    kernels += [_strided(16, stride, False) for stride in (16, 32, 64, 128)]
+    kernels += [_strided(4, stride, True) for stride in (4, 8, 32, 64, 128)]
     for size in (1, 4, 16, 32):
-        found.append(_repeated(size * _MIB, 64 // size, 528, 4096 * 33))
-    found.append(_repeated(4 * _MIB, 16, 128, 4096 * 33))
+        kernels.append(_repeated(size * _MIB, 64 // size, 528, 4096 * 33))
+    kernels.append(_repeated(4 * _MIB, 16, 128, 4096 * 33))
     big = _SMS * 8 * 65536  # 66 MiB
     small = _SMS * 65536  # 8.25 MiB
     for tile in (1024, 4096, 16384, 65536):
         for stages in (1, 2, 4, 8):
             if tile * stages <= 128 << 10:
-                found.append(_bulk(tile, stages, big))
-    found += [_bulk(8192, stages, small) for stages in (1, 2, 4, 8)]
+                kernels.append(_bulk(tile, stages, big))
+    kernels += [_bulk(8192, stages, small) for stages in (1, 2, 4, 8)]
     for tile in (4096, 16384):
-        found += [_bulk(tile, stages, big, map_=True) for stages in (1, 2, 4)]
-    return [*found, *_wide_loads()]
+        kernels += [_bulk(tile, stages, big, map_=True) for stages in (1, 2, 4)]
+    return [*kernels, *_wide_loads()]

@@ -82,15 +82,15 @@ _COLLECT: Final = {
 }
 
 
-def timed_loop(before: str, body: str, after: str, iterations: int = _ITERATIONS) -> str:
+def timed_loop(prologue: str, body: str, epilogue: str, iterations: int = _ITERATIONS) -> str:
     """Return a kernel's body that repeats ``body``. The first thread stores the loop's cycles."""
-    return f"""{pointers(0)}{_START}{before}  mov.u32 %r250, {iterations};
+    return f"""{pointers(0)}{_START}{prologue}  mov.u32 %r250, {iterations};
   mov.u64 %l90, %clock64;
 L:
 {body}  sub.u32 %r250, %r250, 1; setp.ne.u32 %p0, %r250, 0; @%p0 bra L;
   mov.u64 %l91, %clock64;
   mov.u32 %r211, 0;
-{after}  setp.eq.u32 %p2, %r211, 0x12345679;
+{epilogue}  setp.eq.u32 %p2, %r211, 0x12345679;
   @%p2 st.global.u32 [%l0+64], %r211;
   mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; or.b32 %r0, %r0, %r1; setp.ne.u32 %p3, %r0, 0;
   @%p3 bra END;
@@ -105,28 +105,28 @@ PARAMETERS: Final = ("u64", "u32", "f32", "f32")
 def _chain(name: str, chains: int, iterations: int) -> str:
     kind, code = _OPS[name]
     width = {"f": 32, "r": 32, "d": 64, "l": 64}[kind]
-    before = after = ""
+    prologue = epilogue = ""
     each = []
     for i in range(chains):
         v = f"%{kind}{i}" if kind != "r" else f"%r{10 + i}"
         if kind == "l":
             v = f"%l{10 + i}"
         w = f"%r{50 + i}"
-        before += _INITIAL[kind].format(v=v, i=i) + f"  add.u32 {w}, %r201, {2 * i};\n"
-        after += _COLLECT[kind].format(v=v) + f"  xor.b32 %r211, %r211, {w};\n"
+        prologue += _INITIAL[kind].format(v=v, i=i) + f"  add.u32 {w}, %r201, {2 * i};\n"
+        epilogue += _COLLECT[kind].format(v=v) + f"  xor.b32 %r211, %r211, {w};\n"
         each.append("  " + code.format(v=v, w=w) + "\n")
     assert width
     body = "".join(each) * (_UNROLLED // chains)
-    return entry("chain", PARAMETERS, timed_loop(before, body, after, iterations))
+    return entry("chain", PARAMETERS, timed_loop(prologue, body, epilogue, iterations))
 
 
 def points() -> list[Point]:
     """Return the latency and the throughput of each instruction."""
-    found = []
+    kernels = []
     for name, (_, code) in _OPS.items():
         iterations = 16 if name in _SLOW else 128
         instructions = iterations * _UNROLLED * code.count(";")
-        found.append(
+        kernels.append(
             Point(
                 f"latency {name}",
                 "latency of an instruction",
@@ -139,7 +139,7 @@ def points() -> list[Point]:
             )
         )
         iterations = 8 if name in _SLOW else 48
-        found.append(
+        kernels.append(
             Point(
                 f"throughput {name}",
                 "throughput of an instruction",
@@ -151,4 +151,4 @@ def points() -> list[Point]:
                 cycles=iterations * _UNROLLED * code.count(";"),
             )
         )
-    return found
+    return kernels

@@ -22,11 +22,11 @@ class Clocks:
         """Return the clocks of the SMs and of the memory, in MHz, and the power in W."""
         if self.lib is None:
             return [0, 0, 0]
-        found = []
+        clocks_mhz = []
         for kind in (1, 2):
             value = c_uint()
             self.lib.nvmlDeviceGetClockInfo(self.device, c_int(kind), byref(value))
-            found.append(value.value)
+            clocks_mhz.append(value.value)
         value = c_uint()
         self.lib.nvmlDeviceGetPowerUsage(self.device, byref(value))
-        return [*found, value.value // 1000]
+        return [*clocks_mhz, value.value // 1000]

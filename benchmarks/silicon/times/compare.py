@@ -49,35 +49,35 @@ def measured_us(measured: Results, name: str, touched: float) -> float:
     less what events add to an empty kernel. If the kernel touches only a few bytes, its shortest
     time in a graph may be less.
     """
-    one = measured[name]
-    cold = float(one["cold_min"] - one["between_events"])
-    return min(cold, float(one["warm_min"])) if touched < _WARM_BYTES else cold
+    timing = measured[name]
+    cold = float(timing["cold_min"] - timing["between_events"])
+    return min(cold, float(timing["warm_min"])) if touched < _WARM_BYTES else cold
 
 
 def with_events(measured: Results) -> dict[str, dict[str, Any]]:
     """Return a run's results, each with the time that events add to an empty kernel of the run."""
     empty = measured[_EMPTY]
     added = empty["cold_min"] - empty["warm_min"]
-    return {name: {**one, "between_events": added} for name, one in measured.items()}
+    return {name: {**timing, "between_events": added} for name, timing in measured.items()}
 
 
 def rows_of(
     chip: Chip, points: Iterable[Mapping[str, Any]], measured: Results, predicted: Results
 ) -> list[Row]:
     """Return the rows of all points that were both measured and predicted, not only from below."""
-    found = []
+    rows = []
     for point in points:
         name = point["name"]
-        one, guess = measured.get(name, {}), predicted.get(name, {})
-        if "warm_min" not in one or "counts" not in guess or guess["at_least"]:
+        timing, guess = measured.get(name, {}), predicted.get(name, {})
+        if "warm_min" not in timing or "counts" not in guess or guess["at_least"]:
             continue
         counts = Counts.of(guess["counts"])
-        mhz = one["clocks"][0] or chip.ghz * 1e3
+        mhz = timing["clocks"][0] or chip.ghz * 1e3
         again = estimate(at_clock(chip, mhz), counts)
         touched = counts.unique_load_bytes + counts.unique_store_bytes
         time = measured_us(measured, name, touched)
-        found.append(Row(name, point["kind"], time, again.us, mhz, again.bound_by))
-    return found
+        rows.append(Row(name, point["kind"], time, again.us, mhz, again.bound_by))
+    return rows
 
 
 def summary(rows: Iterable[Row]) -> list[str]:
@@ -90,13 +90,13 @@ def summary(rows: Iterable[Row]) -> list[str]:
         "| class | points | median error | 90th percentile | predicted / measured | worst |",
         "|---|---|---|---|---|---|",
     ]
-    for kind, some in [*sorted(kinds.items()), ("all", listed)]:
-        errors = sorted(row.error for row in some)
-        worst = max(some, key=lambda row: row.error)
+    for kind, class_rows in [*sorted(kinds.items()), ("all", listed)]:
+        errors = sorted(row.error for row in class_rows)
+        worst = max(class_rows, key=lambda row: row.error)
         lines.append(
-            f"| {kind} | {len(some)} | {_percent(median(errors))} %"
+            f"| {kind} | {len(class_rows)} | {_percent(median(errors))} %"
             f" | {_percent(errors[min(len(errors) - 1, int(0.9 * len(errors)))])} %"
-            f" | {exp(median(log(row.ratio) for row in some)):.2f}"
+            f" | {exp(median(log(row.ratio) for row in class_rows)):.2f}"
             f" | {worst.name}: {worst.ratio:.2f} |"
         )
     return lines

@@ -47,7 +47,7 @@ _SOME: Final = ("red add.u32", "atom add.u32")
 def _loop(
     name: str,
     kind: str,
-    before: str,
+    prologue: str,
     each: str,
     *,
     repeats: int,
@@ -55,13 +55,13 @@ def _loop(
     block: int = 256,
     head: str = "",
     limits: str = "",
-    after: str = "",
+    epilogue: str = "",
     room: int = 4096,
     cluster: int = 1,
 ) -> Point:
     body = ("  " + each.replace("; ", ";\n  ") + "\n") * repeats
-    after += "  xor.b32 %r211, %r211, %r20;\n"
-    code = timed_loop(before, body, after, iterations)
+    epilogue += "  xor.b32 %r211, %r211, %r20;\n"
+    code = timed_loop(prologue, body, epilogue, iterations)
     return Point(
         name,
         kind,
@@ -75,59 +75,59 @@ def _loop(
 
 
 def _shared() -> list[Point]:
-    found = []
+    kernels = []
     for operation, code in _SHARED.items():
         wide = 3 if "64" in operation else 2
         for lanes in (1, 2, 8, 32) if operation in ("add.u32", "cas.b32", "add.f32") else (1, 32):
             # ``lanes`` lanes of a warp share a word; warps have their own words.
-            before = f"""  mov.u32 %r20, 0; and.b32 %r7, %r0, 31; shr.u32 %r6, %r0, 5;
+            prologue = f"""  mov.u32 %r20, 0; and.b32 %r7, %r0, 31; shr.u32 %r6, %r0, 5;
   and.b32 %r7, %r7, {32 - lanes}; shl.b32 %r6, %r6, 5; or.b32 %r7, %r7, %r6;
   shl.b32 %r7, %r7, {wide}; mov.u32 %r30, room; add.u32 %r30, %r30, %r7;
 """
-            found.append(
+            kernels.append(
                 _loop(
                     f"atom.shared {operation}, {lanes} lanes a word",
                     "atomics in shared memory",
-                    before,
+                    prologue,
                     code.format(a="%r30"),
                     repeats=8,
                     iterations=8,
                     head=_ROOM,
                 )
             )
-    return found
+    return kernels
 
 
 def _global() -> list[Point]:
-    found = []
+    kernels = []
     for operation, code in _GLOBAL.items():
         for place, address in _PLACES.items():
             if operation not in _SOME and place not in ("own words", "a line a warp", "one word"):
                 continue
-            before = f"""  mov.u32 %r20, 0; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x;
+            prologue = f"""  mov.u32 %r20, 0; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x;
   mad.lo.u32 %r4, %r1, %r2, %r0; shr.u32 %r6, %r4, 5; and.b32 %r7, %r4, 31;
   {address}; add.u32 %r5, %r5, 256; cvt.u64.u32 %l5, %r5; add.u64 %l5, %l0, %l5;
 """
-            found.append(
+            kernels.append(
                 _loop(
                     f"{operation}, {place}",
                     "atomics in global memory",
-                    before,
+                    prologue,
                     code,
                     repeats=8,
                     iterations=4,
                     room=2 << 20,
                 )
             )
-    return found
+    return kernels
 
 
 def _clusters() -> list[Point]:
-    found = []
+    kernels = []
     none = "  mov.u32 %r20, 0;\n"
     barrier = "barrier.cluster.arrive; barrier.cluster.wait;"
     for size, block in ((2, 256), (4, 64), (4, 1024), (8, 256)):
-        found.append(
+        kernels.append(
             _loop(
                 f"barrier.cluster, {size} blocks of {block}",
                 "cluster",
@@ -140,7 +140,7 @@ def _clusters() -> list[Point]:
                 cluster=size,
             )
         )
-    found.append(
+    kernels.append(
         _loop(
             "barrier.cluster relaxed, 4 blocks of 256",
             "cluster",
@@ -189,7 +189,7 @@ def _clusters() -> list[Point]:
     )
     for size in (2, 8):
         for name, block, shift, code in cases:
-            found.append(
+            kernels.append(
                 _loop(
                     f"shared::cluster {name}, clusters of {size}",
                     "cluster",
@@ -202,10 +202,10 @@ def _clusters() -> list[Point]:
                     head=_ROOM,
                     limits=f".reqnctapercluster {size} .explicitcluster",
                     cluster=size,
-                    after=f"  {barrier}\n  xor.b32 %r211, %r211, %r42;\n",
+                    epilogue=f"  {barrier}\n  xor.b32 %r211, %r211, %r42;\n",
                 )
             )
-    return found
+    return kernels
 
 
 def points() -> list[Point]:

@@ -14,35 +14,35 @@ def contents(kind, size):
     dice = np.random.default_rng(20261127)
     few = min(size, 1 << 22)
     if name == "zeros":
-        found = np.zeros(size, np.uint8)
+        array = np.zeros(size, np.uint8)
     elif name == "bytes":
-        found = np.resize(dice.integers(0, 256, few, np.uint8), size)
+        array = np.resize(dice.integers(0, 256, few, np.uint8), size)
     elif name == "floats":
-        found = np.resize(dice.random(few // 4 + 1, np.float32), size // 4)
+        array = np.resize(dice.random(few // 4 + 1, np.float32), size // 4)
     elif name == "doubles":
-        found = np.resize(dice.random(few // 8 + 1), size // 8)
+        array = np.resize(dice.random(few // 8 + 1), size // 8)
     elif name == "halves":
-        found = np.resize(
+        array = np.resize(
             (dice.random(few // 2 + 1, np.float32) - 0.5).astype(np.float16), size // 2
         )
     elif name == "brains":
         random = (dice.random(few // 2 + 1, np.float32) - 0.5).view(np.uint32) >> 16
-        found = np.resize(random.astype(np.uint16), size // 2)
+        array = np.resize(random.astype(np.uint16), size // 2)
     elif name == "indices":  # random 32-bit indices below a limit
-        found = dice.integers(0, int(detail), size // 4, np.uint32)
+        array = dice.integers(0, int(detail), size // 4, np.uint32)
     elif name == "ring":  # one random cycle through all slots of ``detail`` bytes: offsets
         stride = int(detail)
         count = size // stride
         order = dice.permutation(count).astype(np.uint64)
-        found = np.zeros(size // 8, np.uint64)
-        found[order * (stride // 8)] = np.roll(order, -1) * stride
+        array = np.zeros(size // 8, np.uint64)
+        array[order * (stride // 8)] = np.roll(order, -1) * stride
     elif name == "rows":  # the starts of sparse rows of 4 ... 27 elements
         lengths = dice.integers(4, 28, size // 4 - 1)
-        found = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        array = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     else:
         raise ValueError(f"unknown contents: {kind}")
-    found = np.ascontiguousarray(found)
+    array = np.ascontiguousarray(array)
     if len(_contents) > 6:
         _contents.clear()
-    _contents[key] = found
-    return found
+    _contents[key] = array
+    return array

@@ -52,26 +52,26 @@ ATTRIBUTES = {
 
 def host_us(work, repeats=20):
     """Return the shortest and the median time of a call on the host's clock."""
-    found = []
+    times_us = []
     for _ in range(repeats):
         begin = time.perf_counter()
         work()
-        found.append((time.perf_counter() - begin) * 1e6)
-    found.sort()
-    return [found[0], found[len(found) // 2]]
+        times_us.append((time.perf_counter() - begin) * 1e6)
+    times_us.sort()
+    return [times_us[0], times_us[len(times_us) // 2]]
 
 
 def device_us(gpu, work, repeats=10, count=1):
     """Return the shortest and the median time between events around ``count`` calls, per call."""
-    found = []
+    times_us = []
     for _ in range(repeats):
         gpu.record(gpu.first)
         for _ in range(count):
             work()
         gpu.record(gpu.last)
-        found.append(gpu.elapsed_us() / count)
-    found.sort()
-    return [found[0], found[len(found) // 2]]
+        times_us.append(gpu.elapsed_us() / count)
+    times_us.sort()
+    return [times_us[0], times_us[len(times_us) // 2]]
 
 
 def kernel(gpu, module, name):
@@ -93,33 +93,33 @@ def kernel(gpu, module, name):
     return launch
 
 
-def launches(gpu, found, small):
+def launches(gpu, facts, small):
     """Measure launches, events and graphs."""
     module = c_void_p()
     begin = time.perf_counter()
     gpu.call("cuModuleLoadData", byref(module), c_char_p(PTX))
-    found["module load with JIT, host us"] = (time.perf_counter() - begin) * 1e6
+    facts["module load with JIT, host us"] = (time.perf_counter() - begin) * 1e6
     empty = kernel(gpu, module, b"empty")
     empty()
     gpu.synchronize()
-    found["events without work between"] = device_us(gpu, lambda: None)
-    found["event record, host us"] = host_us(lambda: gpu.record(gpu.first))
-    found["one launch between events"] = device_us(gpu, empty)
+    facts["events without work between"] = device_us(gpu, lambda: None)
+    facts["event record, host us"] = host_us(lambda: gpu.record(gpu.first))
+    facts["one launch between events"] = device_us(gpu, empty)
 
     def enqueue():
         for _ in range(100):
             empty()
 
-    found["100 launches, host us"] = host_us(enqueue, 5)
+    facts["100 launches, host us"] = host_us(enqueue, 5)
     gpu.synchronize()
-    found["launches back to back in a stream, each"] = device_us(gpu, empty, 5, 200)
+    facts["launches back to back in a stream, each"] = device_us(gpu, empty, 5, 200)
 
     def round_trip():
         empty()
         gpu.synchronize()
 
-    found["launch and synchronize, host us"] = host_us(round_trip)
-    found["synchronize an idle stream, host us"] = host_us(gpu.synchronize)
+    facts["launch and synchronize, host us"] = host_us(round_trip)
+    facts["synchronize an idle stream, host us"] = host_us(gpu.synchronize)
     for count in (1, 20, 200):
         if small and count > 20:
             continue
@@ -130,17 +130,17 @@ def launches(gpu, found, small):
 
         replay()
         gpu.synchronize()
-        found[f"graph of {count} launches, device"] = device_us(gpu, replay)
-        found[f"graph of {count} launches, host us"] = host_us(replay, 5)
+        facts[f"graph of {count} launches, device"] = device_us(gpu, replay)
+        facts[f"graph of {count} launches, host us"] = host_us(replay, 5)
         gpu.synchronize()
         begin = time.perf_counter()
         gpu.call("cuGraphExecDestroy", graph)
-        found[f"graph of {count} launches, destroy, host us"] = (time.perf_counter() - begin) * 1e6
+        facts[f"graph of {count} launches, destroy, host us"] = (time.perf_counter() - begin) * 1e6
     buffer = gpu.allocate(64)
     packed = (c_void_p * 1)(ctypes.addressof(buffer))
     measure_clock = kernel(gpu, module, b"clocks")
     if not small:
-        clocks, seen = Clocks(), []
+        clocks, samples = Clocks(), []
         for _ in range(3):
             measure_clock(1, 1, packed)
             time.sleep(0.003)
@@ -148,11 +148,11 @@ def launches(gpu, found, small):
             gpu.synchronize()
             values = (c_uint64 * 2)()
             gpu.call("cuMemcpyDtoH_v2", values, buffer, c_size_t(16))
-            seen.append({"ghz": values[0] / max(values[1], 1), "nvml": read})
-        found["clock during a kernel"] = seen
+            samples.append({"ghz": values[0] / max(values[1], 1), "nvml": read})
+        facts["clock during a kernel"] = samples
 
 
-def gaps(gpu, found):
+def gaps(gpu, facts):
     """Measure the gaps between kernels of streams and graphs, and what arguments and blocks add."""
     module = c_void_p()
     gpu.call("cuModuleLoadData", byref(module), c_char_p(GAPS))
@@ -162,15 +162,15 @@ def gaps(gpu, found):
     packed = (c_void_p * 1)(ctypes.addressof(room))
     cycles = c_uint(0)
     waits = (c_void_p * 1)(ctypes.addressof(cycles))
-    other = c_void_p()
-    gpu.call("cuStreamCreate", byref(other), c_uint(1))
+    second_stream = c_void_p()
+    gpu.call("cuStreamCreate", byref(second_stream), c_uint(1))
     joined = gpu.event()
 
     def fork():
         gpu.record(joined)
-        gpu.call("cuStreamWaitEvent", other, joined, c_uint(0))
+        gpu.call("cuStreamWaitEvent", second_stream, joined, c_uint(0))
         empty(1, 32)
-        stream, gpu.stream = gpu.stream, other
+        stream, gpu.stream = gpu.stream, second_stream
         empty(1, 32)
         gpu.record(joined)
         gpu.stream = stream
@@ -197,15 +197,15 @@ def gaps(gpu, found):
     for name, work in cases.items():
         graph = graph_of(gpu, work, 50)
         times = device_us(gpu, lambda graph=graph: gpu.call("cuGraphLaunch", graph, gpu.stream))
-        found[f"in a graph, {name}"] = [one / 50 for one in times]
+        facts[f"in a graph, {name}"] = [time_us / 50 for time_us in times]
         gpu.call("cuGraphExecDestroy", graph)
-        found[f"in a stream, {name}"] = device_us(gpu, work, 5, 100)
+        facts[f"in a stream, {name}"] = device_us(gpu, work, 5, 100)
 
 
-def copies(gpu, found, sizes):
+def copies(gpu, facts, sizes):
     """Measure copies and fills by size."""
     largest = max(sizes)
-    one, two = gpu.allocate(largest), gpu.allocate(largest)
+    first_buffer, second_buffer = gpu.allocate(largest), gpu.allocate(largest)
     pinned = c_void_p()
     gpu.call("cuMemHostAlloc", byref(pinned), c_size_t(largest), c_uint(0))
     ctypes.memset(pinned, 1, largest)
@@ -215,85 +215,87 @@ def copies(gpu, found, sizes):
         n = c_size_t(size)
 
         def htod(source, n=n):
-            gpu.call("cuMemcpyHtoDAsync_v2", one, source, n, stream)
+            gpu.call("cuMemcpyHtoDAsync_v2", first_buffer, source, n, stream)
 
         def dtoh(target, n=n):
-            gpu.call("cuMemcpyDtoHAsync_v2", target, one, n, stream)
+            gpu.call("cuMemcpyDtoHAsync_v2", target, first_buffer, n, stream)
 
         def dtod(n=n):
-            gpu.call("cuMemcpyDtoDAsync_v2", two, one, n, stream)
+            gpu.call("cuMemcpyDtoDAsync_v2", second_buffer, first_buffer, n, stream)
 
         def fill(n=n):
-            gpu.call("cuMemsetD8Async", one, c_ubyte(3), n, stream)
+            gpu.call("cuMemsetD8Async", first_buffer, c_ubyte(3), n, stream)
 
-        found[f"HtoD pinned {size}"] = device_us(gpu, lambda: htod(pinned))
-        found[f"DtoH pinned {size}"] = device_us(gpu, lambda: dtoh(pinned))
-        found[f"DtoD {size}"] = device_us(gpu, dtod)
-        found[f"memset {size}"] = device_us(gpu, fill)
+        facts[f"HtoD pinned {size}"] = device_us(gpu, lambda: htod(pinned))
+        facts[f"DtoH pinned {size}"] = device_us(gpu, lambda: dtoh(pinned))
+        facts[f"DtoD {size}"] = device_us(gpu, dtod)
+        facts[f"memset {size}"] = device_us(gpu, fill)
 
         def pageable_in(n=n):
-            gpu.call("cuMemcpyHtoD_v2", one, pageable, n)
+            gpu.call("cuMemcpyHtoD_v2", first_buffer, pageable, n)
 
         def pageable_out(n=n):
-            gpu.call("cuMemcpyDtoH_v2", pageable, one, n)
+            gpu.call("cuMemcpyDtoH_v2", pageable, first_buffer, n)
 
-        found[f"HtoD pageable {size}, host us"] = host_us(pageable_in, 5)
-        found[f"DtoH pageable {size}, host us"] = host_us(pageable_out, 5)
-        found[f"HtoD pageable {size}, between events"] = device_us(gpu, lambda: htod(pageable), 3)
+        facts[f"HtoD pageable {size}, host us"] = host_us(pageable_in, 5)
+        facts[f"DtoH pageable {size}, host us"] = host_us(pageable_out, 5)
+        facts[f"HtoD pageable {size}, between events"] = device_us(gpu, lambda: htod(pageable), 3)
     gpu.call("cuMemFreeHost", pinned)
-    gpu.free(one)
-    gpu.free(two)
+    gpu.free(first_buffer)
+    gpu.free(second_buffer)
 
 
-def allocations(gpu, found, sizes):
+def allocations(gpu, facts, sizes):
     """Measure allocations on the host's clock."""
     for size in sizes:
-        held = []
+        buffers = []
 
-        def allocate(size=size, held=held):
-            held.append(gpu.allocate(size))
+        def allocate(size=size, buffers=buffers):
+            buffers.append(gpu.allocate(size))
 
-        found[f"cuMemAlloc {size}, host us"] = host_us(allocate, 5)
-        found[f"cuMemFree {size}, host us"] = host_us(lambda held=held: gpu.free(held.pop()), 5)
+        facts[f"cuMemAlloc {size}, host us"] = host_us(allocate, 5)
+        facts[f"cuMemFree {size}, host us"] = host_us(
+            lambda buffers=buffers: gpu.free(buffers.pop()), 5
+        )
 
     def asynchronous():
         pointer = c_uint64()
         gpu.call("cuMemAllocAsync", byref(pointer), c_size_t(1 << 20), gpu.stream)
         gpu.call("cuMemFreeAsync", pointer, gpu.stream)
 
-    found["cuMemAllocAsync and cuMemFreeAsync 1 MiB, host us"] = host_us(asynchronous)
+    facts["cuMemAllocAsync and cuMemFreeAsync 1 MiB, host us"] = host_us(asynchronous)
 
     def stream():
-        made = c_void_p()
-        gpu.call("cuStreamCreate", byref(made), c_uint(1))
-        gpu.call("cuStreamDestroy_v2", made)
+        new_stream = c_void_p()
+        gpu.call("cuStreamCreate", byref(new_stream), c_uint(1))
+        gpu.call("cuStreamDestroy_v2", new_stream)
 
-    found["cuStreamCreate and destroy, host us"] = host_us(stream)
+    facts["cuStreamCreate and destroy, host us"] = host_us(stream)
 
 
 def main():
     """Measure everything; write what was measured even if a part fails."""
     small = "--few" in sys.argv
-    found = {}
+    facts = {}
     begin = time.perf_counter()
     gpu = Gpu()
-    found["cuInit and first context, host us"] = (time.perf_counter() - begin) * 1e6
+    facts["cuInit and first context, host us"] = (time.perf_counter() - begin) * 1e6
     for name, key in ATTRIBUTES.items():
         value = c_int()
         gpu.call("cuDeviceGetAttribute", byref(value), c_int(key), gpu.device)
-        found[f"attribute {name}"] = value.value
+        facts[f"attribute {name}"] = value.value
     for part in (
-        lambda: launches(gpu, found, small),
-        lambda: gaps(gpu, found),
-        lambda: copies(gpu, found, SIZES[:4] if small else SIZES),
-        lambda: allocations(gpu, found, SIZES[1:4] if small else (*SIZES[1:], 1 << 30)),
+        lambda: launches(gpu, facts, small),
+        lambda: gaps(gpu, facts),
+        lambda: copies(gpu, facts, SIZES[:4] if small else SIZES),
+        lambda: allocations(gpu, facts, SIZES[1:4] if small else (*SIZES[1:], 1 << 30)),
     ):
         try:
             part()
         except CudaError as err:
-            found.setdefault("errors", []).append(str(err))
-        write(found, sys.argv[1])
-    print(f"{len(found)} facts, errors: {found.get('errors', [])}", flush=True)
+            facts.setdefault("errors", []).append(str(err))
+        write(facts, sys.argv[1])
+    print(f"{len(facts)} facts, errors: {facts.get('errors', [])}", flush=True)
 
 
 if __name__ == "__main__":

@@ -38,16 +38,16 @@ def predict(board: str, point: dict[str, Any]) -> dict[str, Any]:
             function.name, tuple(point["grid"]), tuple(point["block"]), packed, point["shared"]
         )
         place = Place(_BASE, chip.sms, extents)
-        taken = sample(module, function, launch, place, memory)
-        counts = counts_of(chip, taken, None)
-        found = estimate(chip, counts)
+        launch_sample = sample(module, function, launch, place, memory)
+        counts = counts_of(chip, launch_sample, None)
+        prediction = estimate(chip, counts)
     except (ExecutionError, PerfError, ValueError, compiler.PtxError) as err:
         return {"error": f"{type(err).__name__}: {err}"}
     return {
-        "us": found.us,
-        "at_least": taken.truncated,
-        "bound_by": found.bound_by,
-        "stack": found.stack,
+        "us": prediction.us,
+        "at_least": launch_sample.truncated,
+        "bound_by": prediction.bound_by,
+        "stack": prediction.stack,
         "counts": counts.as_dict(),
     }
 
@@ -56,9 +56,9 @@ def _memory(point: dict[str, Any]) -> tuple[BufferMemory, list[tuple[int, int]],
     """Return memory with the point's buffers, their ranges, and the packed parameters."""
     data = bytearray(_VARIABLES)
     extents, packed = [(_BASE, _BASE + _VARIABLES)], b""
-    for kind, *rest in point["arguments"]:
+    for kind, *details in point["arguments"]:
         if kind == "buffer":
-            array = contents(*rest)
+            array = contents(*details)
             begin = _BASE + len(data)
             packed += bytes(-len(packed) % 8) + struct.pack("<Q", begin)
             data += np.ascontiguousarray(array).view(np.uint8).data
@@ -67,7 +67,9 @@ def _memory(point: dict[str, Any]) -> tuple[BufferMemory, list[tuple[int, int]],
         else:
             size = 8 if kind == "u64" else 4
             packed += bytes(-len(packed) % size)
-            packed += struct.pack({"u32": "<I", "s32": "<i", "u64": "<Q", "f32": "<f"}[kind], *rest)
+            packed += struct.pack(
+                {"u32": "<I", "s32": "<i", "u64": "<Q", "f32": "<f"}[kind], *details
+            )
     return BufferMemory(_BASE, data), extents, packed
 
 

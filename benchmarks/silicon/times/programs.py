@@ -34,7 +34,7 @@ def _point(
 
 
 def _matrices() -> list[Point]:
-    found = []
+    kernels = []
     for n in (256, 1024, 2048):
         factors = (_floats(n * n), _floats(n * n), _zeros(4 * n * n), _s32(n))
         shapes: tuple[tuple[str, str, Shape, Shape], ...] = (
@@ -47,10 +47,10 @@ def _matrices() -> list[Point]:
             if n == 2048 and file != "sgemm_register":
                 continue
             name = f"{kernel or file} {n}"
-            found.append(_point(name, "sgemm", file, grid, block, *factors, kernel=kernel))
+            kernels.append(_point(name, "sgemm", file, grid, block, *factors, kernel=kernel))
     for n in (512, 1024, 2048):
         brains = ("buffer", "brains", 2 * n * n)
-        found.append(
+        kernels.append(
             _point(
                 f"bf16_gemm {n}",
                 "tensor cores",
@@ -64,13 +64,13 @@ def _matrices() -> list[Point]:
                 ("u32", n),
             )
         )
-    return found
+    return kernels
 
 
 def _rows() -> list[Point]:
-    found = []
+    kernels = []
     for count in (1 << 16, 1 << 20, 1 << 24):
-        found.append(
+        kernels.append(
             _point(
                 f"vecadd {count}",
                 "stream",
@@ -83,7 +83,7 @@ def _rows() -> list[Point]:
                 _s32(count),
             )
         )
-        found.append(
+        kernels.append(
             _point(
                 f"reduction {count}",
                 "reduction",
@@ -96,7 +96,7 @@ def _rows() -> list[Point]:
             )
         )
     for rows in (128, 4096, 16384):
-        found.append(
+        kernels.append(
             _point(
                 f"softmax {rows} x 1024",
                 "reduction",
@@ -108,7 +108,7 @@ def _rows() -> list[Point]:
             )
         )
     for rows, columns in ((256, 4096), (4096, 1024)):
-        found.append(
+        kernels.append(
             _point(
                 f"layernorm {rows} x {columns}",
                 "reduction",
@@ -124,7 +124,7 @@ def _rows() -> list[Point]:
         )
     for sequence, heads in ((1024, 4), (1024, 16)):
         tensor = _floats(heads * sequence * 64)
-        found.append(
+        kernels.append(
             _point(
                 f"attention {sequence}, {heads} heads",
                 "compute",
@@ -138,14 +138,14 @@ def _rows() -> list[Point]:
                 _s32(sequence),
             )
         )
-    return found
+    return kernels
 
 
 def _grids() -> list[Point]:
-    found = []
+    kernels = []
     for n in (512, 2048):
         for file in ("stencil5",):
-            found.append(
+            kernels.append(
                 _point(
                     f"{file} {n}",
                     "stencil",
@@ -157,7 +157,7 @@ def _grids() -> list[Point]:
                     _s32(n),
                 )
             )
-        found.append(
+        kernels.append(
             _point(
                 f"halo_stencil {n}",
                 "stencil",
@@ -170,7 +170,7 @@ def _grids() -> list[Point]:
                 _s32(n),
             )
         )
-    found.append(
+    kernels.append(
         _point(
             "stencil_f64 192",
             "stencil",
@@ -182,7 +182,7 @@ def _grids() -> list[Point]:
             _s32(192),
         )
     )
-    found.append(
+    kernels.append(
         _point(
             "mandelbrot 1920 x 1080",
             "compute",
@@ -194,15 +194,15 @@ def _grids() -> list[Point]:
             _s32(1080),
         )
     )
-    return found
+    return kernels
 
 
 def _others() -> list[Point]:
-    found = []
+    kernels = []
     for entry in ("histogram_shared", "histogram_global"):
         for count in (1 << 18, 1 << 22):
             blocks = 256 if entry == "histogram_shared" else count // 256
-            found.append(
+            kernels.append(
                 _point(
                     f"{entry} {count}",
                     "atomics",
@@ -217,7 +217,7 @@ def _others() -> list[Point]:
             )
     for count in (4096, 16384):
         bodies = ("buffer", "floats", 16 * count)
-        found.append(
+        kernels.append(
             _point(
                 f"nbody {count}",
                 "compute",
@@ -232,7 +232,7 @@ def _others() -> list[Point]:
     count = 1 << 20
     many = (count // 256, 1, 1)
     word, words = ("buffer", "bytes", 4 * count), _zeros(16 * count)
-    found += [
+    kernels += [
         _point(
             "black_scholes 1M",
             "compute",
@@ -314,12 +314,12 @@ def _others() -> list[Point]:
         ("radix_scan", (1, 1, 1), (1024, 1, 1), (counts, _s32(256 * blocks))),
     )
     for entry, grid, block, arguments in sorts:
-        found.append(
+        kernels.append(
             _point(
                 f"{entry} 4M", "sort and scan", "radix_sort", grid, block, *arguments, kernel=entry
             )
         )
-    return found
+    return kernels
 
 
 def points() -> list[Point]:

@@ -98,9 +98,9 @@ class Gpu:
 
     def elapsed_us(self):
         self.call("cuEventSynchronize", self.last)
-        found = c_float()
-        self.call("cuEventElapsedTime", byref(found), self.first, self.last)
-        return found.value * 1e3
+        elapsed_ms = c_float()
+        self.call("cuEventElapsedTime", byref(elapsed_ms), self.first, self.last)
+        return elapsed_ms.value * 1e3
 
 
 class Flush:
@@ -128,15 +128,24 @@ class Flush:
 def tensor_map(gpu, pointer, size, rows):
     """Return a map of rows of 64 half words (128 bytes); a box has ``rows`` of them."""
     room = (ctypes.c_uint64 * 24)()
-    found = (ctypes.c_uint64 * 16).from_buffer(room, -ctypes.addressof(room) % 64)
-    one = (c_uint * 2)(1, 1)
+    encoded_map = (ctypes.c_uint64 * 16).from_buffer(room, -ctypes.addressof(room) % 64)
+    unit_steps = (c_uint * 2)(1, 1)
     gpu.call(
         "cuTensorMapEncodeTiled",
-        byref(found),
-        *(c_int(6), c_uint(2), pointer, (c_uint64 * 2)(64, size // 128), (c_uint64 * 1)(128)),
-        *((c_uint * 2)(64, rows), one, c_int(0), c_int(3), c_int(0), c_int(0)),
+        byref(encoded_map),
+        c_int(6),
+        c_uint(2),
+        pointer,
+        (c_uint64 * 2)(64, size // 128),
+        (c_uint64 * 1)(128),
+        (c_uint * 2)(64, rows),
+        unit_steps,
+        c_int(0),
+        c_int(3),
+        c_int(0),
+        c_int(0),
     )
-    return found
+    return encoded_map
 
 
 class Kernel:
@@ -197,17 +206,17 @@ class Kernel:
         )
 
     def cycles(self):
-        found = c_uint64()
-        self.gpu.call("cuMemcpyDtoH_v2", byref(found), self.pointers[0], c_size_t(8))
-        return found.value
+        cycle_count = c_uint64()
+        self.gpu.call("cuMemcpyDtoH_v2", byref(cycle_count), self.pointers[0], c_size_t(8))
+        return cycle_count.value
 
     def attributes(self):
         """Return registers per thread, local bytes, static shared bytes and blocks per SM."""
-        found = []
+        figures = []
         for key in (4, 3, 1):
             value = c_int()
             self.gpu.call("cuFuncGetAttribute", byref(value), c_int(key), self.function)
-            found.append(value.value)
+            figures.append(value.value)
         blocks, point = c_int(), self.point
         threads = point["block"][0] * point["block"][1] * point["block"][2]
         self.gpu.call(
@@ -217,7 +226,7 @@ class Kernel:
             c_int(threads),
             c_size_t(point["shared"]),
         )
-        return [*found, blocks.value]
+        return [*figures, blocks.value]
 
     def unload(self):
         for pointer in self.pointers:
@@ -227,14 +236,14 @@ class Kernel:
 
 def graph_of(gpu, enqueue, count):
     """Return an executable graph with ``count`` calls of ``enqueue`` on the stream."""
-    graph, found = c_void_p(), c_void_p()
+    graph, graph_exec = c_void_p(), c_void_p()
     gpu.call("cuStreamBeginCapture_v2", gpu.stream, c_int(2))
     for _ in range(count):
         enqueue()
     gpu.call("cuStreamEndCapture", gpu.stream, byref(graph))
-    gpu.call("cuGraphInstantiateWithFlags", byref(found), graph, c_uint64(0))
+    gpu.call("cuGraphInstantiateWithFlags", byref(graph_exec), graph, c_uint64(0))
     gpu.call("cuGraphDestroy", graph)
-    return found
+    return graph_exec
 
 
 def measure(gpu, clocks, kernel, flushed, few):
@@ -251,13 +260,13 @@ def measure(gpu, clocks, kernel, flushed, few):
     estimate = max(min(single), 1.0)
     count = 2 if few else int(min(64, max(1, BUDGET_US / estimate)))
     graph = graph_of(gpu, kernel.launch, count)
-    warm, seen = [], [0, 0, 0]
+    warm, clock_readings = [], [0, 0, 0]
     for _ in range(1 if few else REPEATS if estimate < 20000 else 3):
         gpu.record(gpu.first)
         gpu.call("cuGraphLaunch", graph, gpu.stream)
         gpu.record(gpu.last)
-        if not seen[0]:
-            seen = clocks.read()
+        if not clock_readings[0]:
+            clock_readings = clocks.read()
         warm.append(gpu.elapsed_us() / count)
     gpu.call("cuGraphExecDestroy", graph)
     cold = []
@@ -274,7 +283,7 @@ def measure(gpu, clocks, kernel, flushed, few):
         "cold_min": min(cold),
         "cold_median": statistics.median(cold),
         "launches": count,
-        "clocks": seen,
+        "clocks": clock_readings,
         "clocks_after": clocks.read(),
     }
 
@@ -310,21 +319,21 @@ def run(bundle, path, once, few):
             if once:
                 kernel.launch()
                 gpu.synchronize()
-                found = {}
+                record = {}
             else:
-                found = measure(gpu, clocks, kernel, flushed, few)
-                found["attributes"] = kernel.attributes()
-            found["load_ms"] = kernel.load_ms
+                record = measure(gpu, clocks, kernel, flushed, few)
+                record["attributes"] = kernel.attributes()
+            record["load_ms"] = kernel.load_ms
             if point["cycles"]:
-                found["cycles"] = kernel.cycles() / point["cycles"]
+                record["cycles"] = kernel.cycles() / point["cycles"]
             kernel.unload()
         except CudaError as err:
-            found = {"error": str(err)}
+            record = {"error": str(err)}
             if "ILLEGAL" in str(err) or "LAUNCH_FAILED" in str(err) or "MISALIGNED" in str(err):
-                document["points"][point["name"]] = found
+                document["points"][point["name"]] = record
                 document["stopped"] = number + 1
                 break
-        document["points"][point["name"]] = found
+        document["points"][point["name"]] = record
         if number % 10 == 0:
             write(document, path)
     document["seconds"] = time.monotonic() - begin
@@ -340,7 +349,7 @@ def write(document, path):
 
 def main():
     """Run the bundle that the command line names; continue in a new process after a fault."""
-    arguments = [one for one in sys.argv[1:] if not one.startswith("--")]
+    arguments = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     with open(arguments[0], encoding="utf-8") as file:
         bundle = json.load(file)
     first = int(arguments[2]) if len(arguments) > 2 else 0
@@ -350,10 +359,11 @@ def main():
     document = run(bundle, path, "--once" in sys.argv, few)
     if "stopped" in document and first + document["stopped"] < first + len(bundle["points"]):
         # The context is lost: the rest needs another process.
-        flags = [one for one in sys.argv[1:] if one.startswith("--")]
-        rest = str(first + document["stopped"])
+        flags = [argument for argument in sys.argv[1:] if argument.startswith("--")]
+        next_number = str(first + document["stopped"])
         subprocess.run(
-            [sys.executable, __file__, arguments[0], path + ".rest", rest, *flags], check=False
+            [sys.executable, __file__, arguments[0], path + ".rest", next_number, *flags],
+            check=False,
         )
         with (
             contextlib.suppress(OSError, ValueError),
@@ -361,7 +371,9 @@ def main():
         ):
             document["points"].update(json.load(file)["points"])
             write(document, path)
-    errors = {name: one["error"] for name, one in document["points"].items() if "error" in one}
+    errors = {
+        name: record["error"] for name, record in document["points"].items() if "error" in record
+    }
     print(f"{len(document['points'])} points, {len(errors)} errors", flush=True)
     for name, error in list(errors.items())[:10]:
         print(f"  {name}: {error[:200]}", flush=True)

@@ -13,14 +13,14 @@ _SMS: Final = 132
 def _loop(
     name: str,
     kind: str,
-    before: str,
+    prologue: str,
     each: str,
     *,
     repeats: int = 16,
     iterations: int = 32,
     grid: Shape = (_SMS, 1, 1),
     block: int = 1024,
-    after: str = "  xor.b32 %r211, %r211, %r20;\n",
+    epilogue: str = "  xor.b32 %r211, %r211, %r20;\n",
     head: str = _ROOM,
     limits: str = "",
     extra: int = 0,
@@ -35,7 +35,7 @@ def _loop(
         entry(
             "loop",
             PARAMETERS,
-            timed_loop(before, body, after, iterations),
+            timed_loop(prologue, body, epilogue, iterations),
             head=head,
             limits=limits,
         ),
@@ -54,9 +54,9 @@ _ADDRESS: Final = """\
 
 
 def _shared() -> list[Point]:
-    found = []
+    kernels = []
     for ways in (1, 2, 4, 8, 16, 32):
-        found.append(
+        kernels.append(
             _loop(
                 f"ld.shared, {ways} ways",
                 "shared memory",
@@ -68,7 +68,7 @@ def _shared() -> list[Point]:
             )
         )
     for ways in (1, 8, 32):
-        found.append(
+        kernels.append(
             _loop(
                 f"st.shared, {ways} ways",
                 "shared memory",
@@ -79,7 +79,7 @@ def _shared() -> list[Point]:
         )
     for width, kind in ((8, "v2"), (16, "v4")):
         names = ", ".join(f"%r{21 + i}" for i in range(width // 4))
-        found.append(
+        kernels.append(
             _loop(
                 f"ld.shared.{kind}",
                 "shared memory",
@@ -97,7 +97,7 @@ S:
   setp.lt.u32 %p5, %r31, 32768; @%p5 bra S;
   mov.u32 %r20, %r30;
 """
-    found.append(
+    kernels.append(
         _loop(
             "chase in shared memory",
             "chase",
@@ -109,24 +109,24 @@ S:
         )
     )
     for name, address in (("own word", "%r30"), ("one word", "%r29")):
-        before = _ADDRESS.format(step=4) + "  mov.u32 %r29, room;\n"
-        found.append(
+        prologue = _ADDRESS.format(step=4) + "  mov.u32 %r29, room;\n"
+        kernels.append(
             _loop(
                 f"atom.shared.add, {name}",
                 "atomics",
-                before,
+                prologue,
                 f"atom.shared.add.u32 %r21, [{address}], 1; xor.b32 %r20, %r20, %r21;",
                 iterations=4,
                 block=256,
             )
         )
-    return found
+    return kernels
 
 
 def _atomics() -> list[Point]:
     index = "  mov.u32 %r20, 0; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x;\n"
     index += "  mad.lo.u32 %r4, %r1, %r2, %r0;\n"
-    found = []
+    kernels = []
     for name, shift in (
         ("one address", "mov.u32 %r5, 64"),
         ("an address a warp", "shr.u32 %r5, %r4, 5; mad.lo.u32 %r5, %r5, 4, 128"),
@@ -139,12 +139,12 @@ def _atomics() -> list[Point]:
                 if operation == "red"
                 else "atom.global.add.u32 %r21, [%l5], %r202; xor.b32 %r20, %r20, %r21;"
             )
-            before = index + f"  {shift};\n  cvt.u64.u32 %l5, %r5; add.u64 %l5, %l0, %l5;\n"
-            found.append(
+            prologue = index + f"  {shift};\n  cvt.u64.u32 %l5, %r5; add.u64 %l5, %l0, %l5;\n"
+            kernels.append(
                 _loop(
                     f"{operation}.global.add, {name}",
                     "atomics",
-                    before,
+                    prologue,
                     code,
                     repeats=8,
                     iterations=2,
@@ -153,16 +153,16 @@ def _atomics() -> list[Point]:
                     extra=1 << 20,
                 )
             )
-    return found
+    return kernels
 
 
 def _barriers() -> list[Point]:
     none = "  mov.u32 %r20, 0;\n"
-    found = [
+    kernels = [
         _loop(f"bar.sync, {block} threads", "barrier", none, "bar.sync 0;", block=block, head="")
         for block in (32, 256, 1024)
     ]
-    found.append(
+    kernels.append(
         _loop(
             "bar.sync, 8 blocks of 256",
             "barrier",
@@ -173,10 +173,10 @@ def _barriers() -> list[Point]:
             grid=(8 * _SMS, 1, 1),
         )
     )
-    found.append(_loop("bar.warp.sync", "barrier", none, "bar.warp.sync 0xffffffff;", head=""))
-    found.append(_loop("membar.cta", "barrier", none, "membar.cta;", head="", iterations=8))
+    kernels.append(_loop("bar.warp.sync", "barrier", none, "bar.warp.sync 0xffffffff;", head=""))
+    kernels.append(_loop("membar.cta", "barrier", none, "membar.cta;", head="", iterations=8))
     cluster = ".reqnctapercluster 4 .explicitcluster"
-    found.append(
+    kernels.append(
         _loop(
             "barrier.cluster",
             "cluster",
@@ -193,7 +193,7 @@ def _barriers() -> list[Point]:
         "  mapa.shared::cluster.u32 %r41, %r30, %r40;\n"
         "  barrier.cluster.arrive; barrier.cluster.wait;\n"
     )
-    found.append(
+    kernels.append(
         _loop(
             "ld.shared::cluster of a neighbour",
             "cluster",
@@ -201,22 +201,22 @@ def _barriers() -> list[Point]:
             "ld.volatile.shared::cluster.u32 %r21, [%r41]; xor.b32 %r20, %r20, %r21;",
             block=256,
             limits=cluster,
-            after="  barrier.cluster.arrive; barrier.cluster.wait;\n"
+            epilogue="  barrier.cluster.arrive; barrier.cluster.wait;\n"
             "  xor.b32 %r211, %r211, %r20;\n",
             iterations=4,
         )
     )
-    return found
+    return kernels
 
 
 def _launches() -> list[Point]:
-    found = []
+    kernels = []
     empty = entry("empty", ("u64",), "")
     for blocks in (1, 132, 1056, 10000, 100000, 1000000):
         for block in (32, 256, 1024):
             if blocks * block > 300e6:
                 continue
-            found.append(
+            kernels.append(
                 Point(
                     f"empty, {blocks} blocks of {block}",
                     "launch",
@@ -229,7 +229,7 @@ def _launches() -> list[Point]:
             )
     fma = "  mov.u32 %r20, 0; mov.f32 %f20, %f200;\n"
     for blocks in (1, 66, 131, 132, 133, 264, 265, 528, 1056):
-        found.append(
+        kernels.append(
             replace(
                 _loop(
                     f"fma chain, {blocks} blocks of 1024",
@@ -237,26 +237,26 @@ def _launches() -> list[Point]:
                     fma,
                     "fma.rn.f32 %f20, %f20, %f200, %f201;",
                     grid=(blocks, 1, 1),
-                    after="  mov.b32 %r211, %f20;\n",
+                    epilogue="  mov.b32 %r211, %f20;\n",
                     head="",
                     iterations=128,
                 )
             )
         )
-    return found
+    return kernels
 
 
 def _occupancy() -> list[Point]:
-    found = []
+    kernels = []
     for warps in (1, 2, 4, 8, 16, 32):
-        found.append(
+        kernels.append(
             _loop(
                 f"fma chain, {warps} warps on each multiprocessor",
                 "waves",
                 "  mov.u32 %r20, 0; mov.f32 %f20, %f200;\n",
                 "fma.rn.f32 %f20, %f20, %f200, %f201;",
                 block=32 * warps,
-                after="  mov.b32 %r211, %f20;\n",
+                epilogue="  mov.b32 %r211, %f20;\n",
                 head="",
                 iterations=256,
             )
@@ -280,8 +280,8 @@ def _occupancy() -> list[Point]:
             head="",
         )
         local = f"  .local .align 16 .b8 own[{4 * words}];\n  .reg .pred"
-        found.append(replace(point, ptx=point.ptx.replace("  .reg .pred", local, 1)))
-    return found
+        kernels.append(replace(point, ptx=point.ptx.replace("  .reg .pred", local, 1)))
+    return kernels
 
 
 def points() -> list[Point]:

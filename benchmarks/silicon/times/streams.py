@@ -26,7 +26,7 @@ def _point(
     head: str = "",
     grid: Shape | None = None,
 ) -> Point:
-    types = ["u64" if one[0] == "buffer" else "u32" for one in arguments]
+    types = ["u64" if argument[0] == "buffer" else "u32" for argument in arguments]
     return Point(
         name,
         kind,
@@ -48,13 +48,13 @@ def _copy(width: int, size: int, *, stride: int = 1, offset: int = 0, cache: str
 
 
 def _copies() -> list[Point]:
-    found = []
+    kernels = []
     for width in _VECTOR:
         for size in (4 * _MIB, 64 * _MIB):
             if width < 4 and size > 4 * _MIB:
                 size = 16 * _MIB
             buffers = (("buffer", "bytes", size), ("buffer", "zeros", size))
-            found.append(
+            kernels.append(
                 _point(
                     f"copy {width} B a lane, {size >> 20} MiB",
                     "stream",
@@ -66,7 +66,7 @@ def _copies() -> list[Point]:
     for stride in (2, 4, 8, 32):
         lanes = 2 << 20
         buffers = (("buffer", "bytes", 4 * lanes * stride), ("buffer", "zeros", 4 * lanes))
-        found.append(
+        kernels.append(
             _point(
                 f"copy stride {stride} words",
                 "strided or misaligned",
@@ -78,7 +78,7 @@ def _copies() -> list[Point]:
     for offset in (4, 16, 64):
         size = 64 * _MIB
         buffers = (("buffer", "bytes", size + 256), ("buffer", "zeros", size))
-        found.append(
+        kernels.append(
             _point(
                 f"copy misaligned by {offset}",
                 "strided or misaligned",
@@ -90,7 +90,7 @@ def _copies() -> list[Point]:
     for block in (32, 64, 1024):
         size = 32 * _MIB
         buffers = (("buffer", "bytes", size), ("buffer", "zeros", size))
-        found.append(
+        kernels.append(
             _point(
                 f"copy 4 B, blocks of {block}",
                 "stream",
@@ -100,7 +100,7 @@ def _copies() -> list[Point]:
                 block=block,
             )
         )
-    return found
+    return kernels
 
 
 def _writes_and_reads() -> list[Point]:
@@ -115,7 +115,7 @@ L:
   xor.b32 %r21, %r21, %r12; add.u64 %l3, %l3, %l5;
   sub.u32 %r20, %r20, 1; setp.ne.u32 %p0, %r20, 0; @%p0 bra L;
   mul.wide.u32 %l2, %r4, 4; add.u64 %l4, %l1, %l2; st.global.u32 [%l4], %r21;"""
-    found = [
+    kernels = [
         _point("write 64 MiB", "stream", write, (("buffer", "zeros", size),), size // 16),
         _point("write 8 MiB", "stream", write, (("buffer", "zeros", size >> 3),), size // 128),
     ]
@@ -128,19 +128,19 @@ L:
                 ("buffer", "zeros", threads * 4),
                 ("u32", rounds),
             )
-            found.append(
+            kernels.append(
                 _point(
                     f"read {total >> 20} MiB by {blocks} blocks", "stream", loop, buffers, threads
                 )
             )
-    return found
+    return kernels
 
 
 def _gathers() -> list[Point]:
     code = f"""{pointers(0, 1, 2)}{INDEX}  mul.wide.u32 %l3, %r4, 4; add.u64 %l4, %l0, %l3;
   ld.global.u32 %r10, [%l4]; mul.wide.u32 %l5, %r10, 4; add.u64 %l5, %l1, %l5;
   ld.global.u32 %r11, [%l5]; add.u64 %l6, %l2, %l3; st.global.u32 [%l6], %r11;"""
-    found = []
+    kernels = []
     lanes = 1 << 22
     for table in (64 << 10, 4 * _MIB, 256 * _MIB):
         buffers = (
@@ -148,14 +148,14 @@ def _gathers() -> list[Point]:
             ("buffer", "bytes", table),
             ("buffer", "zeros", 4 * lanes),
         )
-        found.append(_point(f"gather from {table >> 10} KiB", "gather", code, buffers, lanes))
+        kernels.append(_point(f"gather from {table >> 10} KiB", "gather", code, buffers, lanes))
     for shared in (28 << 10, 56 << 10, 112 << 10, 200 << 10):
         buffers = (
             ("buffer", f"indices:{16 * _MIB}", 4 * lanes),
             ("buffer", "bytes", 64 * _MIB),
             ("buffer", "zeros", 4 * lanes),
         )
-        found.append(
+        kernels.append(
             _point(
                 f"gather from 64 MiB with {shared >> 10} KiB of shared memory",
                 "occupancy",
@@ -166,7 +166,7 @@ def _gathers() -> list[Point]:
                 head=".extern .shared .align 16 .b8 room[];\n",
             )
         )
-    return found
+    return kernels
 
 
 _TILE_READ: Final = """\
@@ -192,7 +192,7 @@ def _transposes() -> list[Point]:
     for i in range(4):
         naive += "  ld.global.u32 %r20, [%l2]; add.u64 %l2, %l2, %l5;\n"
         naive += f"  st.global.u32 [%l3+{32 * i}], %r20;\n"
-    found = [_point(f"transpose {n}, naive", "transpose", naive, buffers, 0, grid=grid)]
+    kernels = [_point(f"transpose {n}, naive", "transpose", naive, buffers, 0, grid=grid)]
     for pad in (0, 1):
         pitch = 4 * (32 + pad)
         tiled = f"""{pointers(0, 1)}{_TILE_READ}  mov.u32 %r30, tile; shl.b32 %r31, %r1, 2;
@@ -209,7 +209,7 @@ def _transposes() -> list[Point]:
         for i in range(4):
             tiled += f"  ld.shared.u32 %r{20 + i}, [%r33+{32 * i}];\n"
             tiled += f"  st.global.u32 [%l3], %r{20 + i}; add.u64 %l3, %l3, %l5;\n"
-        found.append(
+        kernels.append(
             _point(
                 f"transpose {n}, tiles{' with padding' if pad else ''}",
                 "transpose",
@@ -220,11 +220,11 @@ def _transposes() -> list[Point]:
                 head=f".shared .align 16 .b8 tile[{32 * pitch}];\n",
             )
         )
-    return found
+    return kernels
 
 
 def _chases() -> list[Point]:
-    found = []
+    kernels = []
     for size, stride, name in (
         (16 << 10, 128, "L1"),
         (512 << 10, 128, "L2, 512 KiB"),
@@ -247,7 +247,7 @@ L:
             1,
             block=1,
         )
-        found.append(
+        kernels.append(
             Point(
                 point.name,
                 point.kind,
@@ -259,7 +259,7 @@ L:
                 cycles=steps,
             )
         )
-    return found
+    return kernels
 
 
 def points() -> list[Point]:

@@ -26,7 +26,7 @@ def _mma(name: str, chains: int, iterations: int, repeats: int) -> str:
     code, a, b, c, kind = _MMA[name]
     source = "d" if kind == "d" else "r"
     start = 40 if kind == "d" else 220
-    before = "".join(
+    prologue = "".join(
         f"  cvt.rn.f64.s32 %d{start + i}, %r0;\n"
         if kind == "d"
         else f"  mov.u32 %r{start + i}, %r203;\n"
@@ -39,7 +39,7 @@ def _mma(name: str, chains: int, iterations: int, repeats: int) -> str:
     }
     first = 60 if kind == "r" else 0
     # Equal chains would be one chain to ptxas.
-    before += "".join(
+    prologue += "".join(
         f"  add.u32 %r212, %r202, {i}; " + begin[kind].format(first + i) + "\n"
         for i in range(c * chains)
     )
@@ -53,15 +53,15 @@ def _mma(name: str, chains: int, iterations: int, repeats: int) -> str:
         "r": "  xor.b32 %r211, %r211, %r{};\n",
         "d": "  mov.b64 %l110, %d{}; cvt.u32.u64 %r210, %l110; xor.b32 %r211, %r211, %r210;\n",
     }
-    after = "".join(collect[kind].format(first + i) for i in range(c * chains))
-    return entry("mma", PARAMETERS, timed_loop(before, body * repeats, after, iterations))
+    epilogue = "".join(collect[kind].format(first + i) for i in range(c * chains))
+    return entry("mma", PARAMETERS, timed_loop(prologue, body * repeats, epilogue, iterations))
 
 
 def _products() -> list[Point]:
-    found = []
+    kernels = []
     for name in _MMA:
         ptx = _mma(name, 1, 32, 16)
-        found.append(
+        kernels.append(
             Point(
                 f"latency mma {name}",
                 "tensor cores",
@@ -75,7 +75,7 @@ def _products() -> list[Point]:
         )
         for warps in (4, 16) if name == "f16 m16n8k16" else (8,):
             ptx = _mma(name, 8, 16, 4)
-            found.append(
+            kernels.append(
                 Point(
                     f"throughput mma {name}, {warps} warps",
                     "tensor cores",
@@ -87,14 +87,14 @@ def _products() -> list[Point]:
                     cycles=512,
                 )
             )
-    return found
+    return kernels
 
 
 def _warp_groups(n: int, groups: int) -> Point:
     """Return repeated products of 64 x n x 64 from shared memory with 128-byte swizzling."""
     registers = n // 2
-    before = shared_factors(n, groups)
-    before += "".join(f"  mov.f32 %f{i}, 0f00000000;\n" for i in range(registers))
+    prologue = shared_factors(n, groups)
+    prologue += "".join(f"  mov.f32 %f{i}, 0f00000000;\n" for i in range(registers))
     body = "  wgmma.fence.sync.aligned;\n"
     for i in range(4):
         body += (
@@ -102,7 +102,7 @@ def _warp_groups(n: int, groups: int) -> Point:
             f" {_list('f', 0, registers)}, %l{20 + i}, %l{30 + i}, 1, 1, 1, 0, 0;\n"
         )
     body += "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\n"
-    after = "".join(
+    epilogue = "".join(
         f"  mov.b32 %r210, %f{i}; xor.b32 %r211, %r211, %r210;\n" for i in range(registers)
     )
     return Point(
@@ -111,7 +111,7 @@ def _warp_groups(n: int, groups: int) -> Point:
         entry(
             "groups",
             PARAMETERS,
-            timed_loop(before, body * 2, after, 16),
+            timed_loop(prologue, body * 2, epilogue, 16),
             head=".extern .shared .align 1024 .b8 room[];\n",
         ),
         "groups",
@@ -214,12 +214,12 @@ F{tile}:
 
 def points() -> list[Point]:
     """Return all kernels of this file."""
-    found = _products()
+    kernels = _products()
     for n, groups in ((8, 1), (64, 1), (128, 1), (256, 1), (128, 2), (256, 2), (64, 4)):
-        found.append(_warp_groups(n, groups))
+        kernels.append(_warp_groups(n, groups))
     for stages in (1, 2, 4):
-        found.append(_async_copy(stages, 64 << 20))
-    found.append(_async_copy(4, 8 << 20))
+        kernels.append(_async_copy(stages, 64 << 20))
+    kernels.append(_async_copy(4, 8 << 20))
     for stages in (1, 2, 4):
-        found.append(_bulk_copy(stages, 64 << 20))
-    return found
+        kernels.append(_bulk_copy(stages, 64 << 20))
+    return kernels

@@ -60,9 +60,9 @@ def _point(kind: str, n: int, groups: int, registers: bool, products: int) -> Po
     first = 10 if letter == "r" else 0
     if registers and flags.count(",") == 4:  # A in registers is never transposed
         flags = flags[:-3]
-    before = shared_factors(n, groups)
-    before += "".join(f"  mov.b32 %{letter}{first + i}, 0;\n" for i in range(count))
-    before += "".join(f"  add.u32 %r{230 + i}, %r203, {i};\n" for i in range(4))
+    prologue = shared_factors(n, groups)
+    prologue += "".join(f"  mov.b32 %{letter}{first + i}, 0;\n" for i in range(count))
+    prologue += "".join(f"  add.u32 %r{230 + i}, %r203, {i};\n" for i in range(4))
     result = "{" + ", ".join(f"%{letter}{first + i}" for i in range(count)) + "}"
     body = "  wgmma.fence.sync.aligned;\n"
     for i in range(products):
@@ -70,7 +70,7 @@ def _point(kind: str, n: int, groups: int, registers: bool, products: int) -> Po
         body += f"  wgmma.mma_async.sync.aligned.m64n{n}k{k}.{types}\n"
         body += f"    {result}, {a}, %l{30 + i % 4}, 1{flags};\n"
     body += "  wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;\n"
-    after = "".join(
+    epilogue = "".join(
         f"  mov.b32 %r210, %{letter}{first + i}; xor.b32 %r211, %r211, %r210;\n"
         for i in range(count)
     )
@@ -82,7 +82,7 @@ def _point(kind: str, n: int, groups: int, registers: bool, products: int) -> Po
         entry(
             "groups",
             PARAMETERS,
-            timed_loop(before, body, after, iterations),
+            timed_loop(prologue, body, epilogue, iterations),
             head=".extern .shared .align 1024 .b8 room[];\n",
         ),
         "groups",

@@ -29,21 +29,28 @@ def main(arguments: list[str]) -> int:
     compare.add_argument("gpu", type=Path)
     compare.add_argument("tessera", type=Path, nargs="+")
     compare.add_argument("--details", type=Path, help="a file for each difference")
-    given = parser.parse_args(arguments)
-    if given.step == "run":
+    options = parser.parse_args(arguments)
+    if options.step == "run":
         from benchmarks.silicon.values import runner
 
-        how = (given.seconds, given.processes, given.each_seconds, given.new)
-        runner.run(given.folder, given.output, *how)
-    elif given.step == "record":
+        runner.run(
+            options.folder,
+            options.output,
+            options.seconds,
+            options.processes,
+            options.each_seconds,
+            options.new,
+        )
+    elif options.step == "record":
         from benchmarks.silicon.values import recording
 
-        how = (given.captured, given.corpus, given.known, given.only)
-        recording.record(given.folder, *how)
+        recording.record(
+            options.folder, options.captured, options.corpus, options.known, options.only
+        )
     else:
         from benchmarks.silicon.values import comparison
 
-        comparison.compare(given.folder, given.gpu, given.tessera, given.details)
+        comparison.compare(options.folder, options.gpu, options.tessera, options.details)
     return 0
 
 

@@ -43,8 +43,8 @@ def write(folder: Path, cases: Iterable[dict[str, Any]], store: Store) -> None:
 
 def read(folder: Path) -> tuple[list[dict[str, Any]], Store]:
     """Return what ``write`` wrote."""
-    found = json.loads(lzma.decompress((folder / _CASES).read_bytes()))
+    index = json.loads(lzma.decompress((folder / _CASES).read_bytes()))
     data = lzma.decompress((folder / _DATA).read_bytes())
     store = Store()
-    store.pieces = {name: data[at : at + size] for name, (at, size) in found["data"].items()}
-    return found["cases"], store
+    store.pieces = {name: data[at : at + size] for name, (at, size) in index["data"].items()}
+    return index["cases"], store

@@ -28,12 +28,12 @@ _MAP_BYTES = 128
 def suit_target(source: str) -> str:
     """Return PTX for a GPU of compute capability 9.0 and a driver of CUDA 13.0."""
 
-    def version(found: re.Match[str]) -> str:
-        given = (int(found[1]), int(found[2]))
-        return ".version {}.{}".format(*min(given, _NEWEST_VERSION))
+    def version(match: re.Match[str]) -> str:
+        source_version = (int(match[1]), int(match[2]))
+        return ".version {}.{}".format(*min(source_version, _NEWEST_VERSION))
 
-    def target(found: re.Match[str]) -> str:
-        return ".target sm_90a" if int(found[1]) > _NEWEST_TARGET else found[0]
+    def target(match: re.Match[str]) -> str:
+        return ".target sm_90a" if int(match[1]) > _NEWEST_TARGET else match[0]
 
     source = re.sub(r"\.version\s+(\d+)\.(\d+)", version, source, count=1)
     return re.sub(r"\.target\s+sm_(\d+)[af]?", target, source, count=1)
@@ -55,7 +55,7 @@ def decode_map(data: bytes) -> Case | None:
         "type": types[type_],
         "sizes": sizes[:rank],
         "strides": strides[: rank - 1],
-        "box": [max(1, one) for one in box[:rank]],
+        "box": [max(1, extent) for extent in box[:rank]],
         "steps": list(steps[:rank]),
         "interleave": interleave,
         "swizzle": swizzle,
@@ -101,11 +101,11 @@ def make_case(
     for parameter in function.parameters:
         if parameter.size == _MAP_BYTES and parameter.align >= 64:
             at = parameter.offset
-            found = decode_map(parameters[at : at + _MAP_BYTES])
-            target = place(found.pop("address")) if found else None
-            if found is None or target is None:
+            tensor_map = decode_map(parameters[at : at + _MAP_BYTES])
+            target = place(tensor_map.pop("address")) if tensor_map else None
+            if tensor_map is None or target is None:
                 return None
-            maps.append([at, {**found, "at": list(target)}])
+            maps.append([at, {**tensor_map, "at": list(target)}])
     covered = {n for at, _ in maps for n in range(at, at + _MAP_BYTES, 8)}
     _find_pointers("p", parameters, place, relocs, covered)
     for number, (_, data) in enumerate(pieces):

@@ -16,15 +16,19 @@ Reports = dict[str, tuple[dict[str, Any], list[bytes]]]
 def load(archives: Iterable[Path]) -> Reports:
     """Return the reports of archives by case; later archives replace earlier ones."""
     return {
-        report["id"]: (report, kept) for path in archives for report, kept in results.read(path)
+        report["id"]: (report, outputs)
+        for path in archives
+        for report, outputs in results.read(path)
     }
 
 
-def outputs_of(report: dict[str, Any], kept: list[bytes], other: Reports) -> list[bytes | None]:
+def outputs_of(
+    report: dict[str, Any], outputs: list[bytes], other_reports: Reports
+) -> list[bytes | None]:
     """Return each output: as kept, else of an equal output of the other side, else None."""
-    by_digest = {bundle.digest(data): data for data in kept}
-    if report["id"] in other:
-        by_digest |= {bundle.digest(data): data for data in other[report["id"]][1]}
+    by_digest = {bundle.digest(data): data for data in outputs}
+    if report["id"] in other_reports:
+        by_digest |= {bundle.digest(data): data for data in other_reports[report["id"]][1]}
     return [by_digest.get(name) for _, name, _ in report["outputs"]]
 
 
@@ -38,8 +42,8 @@ def compare(folder: Path, gpu: Path, tessera: list[Path], details: Path | None) 
         kind, text = _classify(case, theirs, ours, store)
         counts[_group(case)][kind] += 1
         lines += text
-    for group, found in sorted(counts.items()):
-        print(f"{group:60} " + ", ".join(f"{n} {kind}" for kind, n in found.most_common()))
+    for group, kind_counts in sorted(counts.items()):
+        print(f"{group:60} " + ", ".join(f"{n} {kind}" for kind, n in kind_counts.most_common()))
     totals = sum(counts.values(), collections.Counter[str]())
     print("total: " + ", ".join(f"{n} {kind}" for kind, n in totals.most_common()))
     if details:
@@ -63,10 +67,11 @@ def _classify(
     if gpu["outputs"] == own["outputs"]:
         return "equal" if gpu["status"] == "ok" else "equal error", []
     lines = [f"{name}: outputs differ"]
-    found, wanted = (
-        outputs_of(*pair[name], other) for pair, other in ((theirs, ours), (ours, theirs))
+    gpu_outputs, tessera_outputs = (
+        outputs_of(*pair[name], other_reports)
+        for pair, other_reports in ((theirs, ours), (ours, theirs))
     )
-    for place, (a, b) in enumerate(zip(found, wanted, strict=True)):
+    for place, (a, b) in enumerate(zip(gpu_outputs, tessera_outputs, strict=True)):
         if a != b:
             lines += _differences(case, place, a, b, store)
     return "different", lines
@@ -94,9 +99,9 @@ def _differences(
     lines = [f"  output {place}: {len(places)} of {len(a)} differ {distance}"]
     chosen = places[:: max(1, len(places) // _EXAMPLES)][:_EXAMPLES]
     for at in chosen:
-        given = " ".join(f"{int(x[at]):0{x.dtype.itemsize * 2}x}" for x in inputs)
+        operands = " ".join(f"{int(x[at]):0{x.dtype.itemsize * 2}x}" for x in inputs)
         digits = bits // 4
         lines.append(
-            f"    [{at}] {given} -> {int(a[at]):0{digits}x}, Tessera {int(b[at]):0{digits}x}"
+            f"    [{at}] {operands} -> {int(a[at]):0{digits}x}, Tessera {int(b[at]):0{digits}x}"
         )
     return lines

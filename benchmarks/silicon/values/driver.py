@@ -62,9 +62,9 @@ class Driver:
 
     def read_number(self, name: str, *arguments: Any) -> int:
         """Return the number that a function stores at its first argument."""
-        found = ctypes.c_int()
-        self.call(name, ctypes.byref(found), *arguments)
-        return found.value
+        number = ctypes.c_int()
+        self.call(name, ctypes.byref(number), *arguments)
+        return number.value
 
     def device_name(self) -> str:
         name = ctypes.create_string_buffer(100)
@@ -105,9 +105,9 @@ class Driver:
         self.call("cuModuleUnload", module)
 
     def function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
-        found = ctypes.c_void_p()
-        self.call("cuModuleGetFunction", ctypes.byref(found), module, name.encode())
-        return found
+        handle = ctypes.c_void_p()
+        self.call("cuModuleGetFunction", ctypes.byref(handle), module, name.encode())
+        return handle
 
     def launch(
         self,
@@ -140,6 +140,6 @@ class Driver:
                 self.call("cuFuncSetAttribute", function, _NON_PORTABLE_CLUSTER, 1)
         each = [ctypes.addressof(block_of) + offset for offset in offsets or ()]
         pointers = (ctypes.c_void_p * len(each))(*each) if each else None
-        given = extra if parameters and not each else None
-        self.call("cuLaunchKernelEx", ctypes.byref(config), function, pointers, given)
+        launch_extra = extra if parameters and not each else None
+        self.call("cuLaunchKernelEx", ctypes.byref(config), function, pointers, launch_extra)
         self.call("cuStreamSynchronize", None)

@@ -25,18 +25,18 @@ def execute(driver: Driver, case: Case, blob: Callable[[str], bytes]) -> dict[st
     Raises:
         Lost: with the same report, if no further case can run in this process.
     """
-    made: list[Undo] = []
+    undo_steps: list[Undo] = []
     report: dict[str, Any] = {"id": case["id"], "status": "ok"}
     try:
         module = driver.load(case["ptx"])
-        made.append(lambda: driver.unload(module))
+        undo_steps.append(lambda: driver.unload(module))
         if "entry" in case:  # otherwise, whether it loads is the question
-            report["outputs"] = _launch(driver, case, module, blob, made)
+            report["outputs"] = _launch(driver, case, module, blob, undo_steps)
     except CallError as error:
         report |= {"status": f"{error.call} {error.code}", "log": error.log[:600]}
         if error.code in _STICKY:
             raise Lost(report) from error
-    for undo in reversed(made):
+    for undo in reversed(undo_steps):
         undo()
     return report
 
@@ -46,7 +46,7 @@ def _launch(
     case: Case,
     module: ctypes.c_void_p,
     blob: Callable[[str], bytes],
-    made: list[Undo],
+    undo_steps: list[Undo],
 ) -> list[tuple[int, bytes]]:
     """Prepare memory, launch, and return the buffers that the case names, after the launch."""
     function = driver.function(module, case["entry"])
@@ -54,7 +54,7 @@ def _launch(
     parameters = bytearray.fromhex(case["params"])
     for number, spec in enumerate(case.get("textures", ())):
         handle, undo = textures.create(driver, spec, blob)
-        made.append(undo)
+        undo_steps.append(undo)
         struct.pack_into("<Q", contents[case["handles"]], 8 * number, handle)
     for where, offset, target, addend in case.get("relocs", ()):
         into = parameters if where == "p" else contents[where]
@@ -63,8 +63,15 @@ def _launch(
         parameters[offset : offset + 128] = encode_map(driver, spec, addresses)
     for address, data in zip(addresses, contents, strict=True):
         driver.write(address, bytes(data))
-    shape = (case["grid"], case["block"], case.get("cluster"), case.get("shared", 0))
-    driver.launch(function, *shape, bytes(parameters), case.get("offsets"))
+    driver.launch(
+        function,
+        case["grid"],
+        case["block"],
+        case.get("cluster"),
+        case.get("shared", 0),
+        bytes(parameters),
+        case.get("offsets"),
+    )
     outputs = case.get("out", range(len(addresses)))
     return [(n, driver.read(addresses[n], len(contents[n]))) for n in outputs]
 

@@ -182,15 +182,15 @@ def cases(store: Store) -> Iterator[dict[str, Any]]:
             )
         yield case
     draw = random.Random(3)
-    made = random_textures.texture(
+    texture = random_textures.texture(
         draw, Shape.PLANE, format_=7, kind=SURFACE, padding=0, sizes=(8, 4, 1)
     )
-    given = fetches._inputs(draw, [made], whole=True)
-    given[0, :, :2] = 77
+    inputs = fetches._inputs(draw, [texture], whole=True)
+    inputs[0, :, :2] = 77
     for name, text in {
         "suld": "suld.b.2d.b32.trap %r0, [%h, {%j0, %j1}];",
         "sust": "sust.b.2d.b32.trap [%h, {%j0, %j1}], %r0;",
         "suld.odd": "mov.b32 %j0, 2; mov.b32 %j1, 0; suld.b.2d.b32.zero %r0, [%h, {%j0, %j1}];",
         "suld.odd.trap": "mov.b32 %j0, 2; mov.b32 %j1, 0; suld.b.2d.b32.trap %r0, [%h, {%j0, %j1}];",
     }.items():
-        yield from fetches._case(f"fault/surface.{name}", text, [made], given, store)
+        yield from fetches._case(f"fault/surface.{name}", text, [texture], inputs, store)

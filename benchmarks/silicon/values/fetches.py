@@ -86,7 +86,7 @@ def _case(
     name: str,
     instruction: str,
     textures: list[Texture],
-    given: NDArray[np.uint32],
+    inputs: NDArray[np.uint32],
     store: Store,
     *,
     mipmapped: bool = False,
@@ -101,7 +101,7 @@ def _case(
             "grid": [1, 1, 1],
             "block": [THREADS, 1, 1],
             "params": bytes(24).hex(),
-            "buffers": [[8, 0], [store.add(given[number].tobytes()), 0], [16 * THREADS, 0]],
+            "buffers": [[8, 0], [store.add(inputs[number].tobytes()), 0], [16 * THREADS, 0]],
             "relocs": [["p", 8 * n, n, 0] for n in range(3)],
             "textures": [describe(texture, store, mipmapped=mipmapped)],
             "handles": 0,
@@ -110,53 +110,53 @@ def _case(
 
 
 def _inputs(draw: random.Random, textures: list[Texture], *, whole: bool) -> NDArray[np.uint32]:
-    given = np.zeros((len(textures), THREADS, WORDS), np.uint32)
-    for n, one in enumerate(textures):
+    inputs = np.zeros((len(textures), THREADS, WORDS), np.uint32)
+    for n, texture in enumerate(textures):
         if whole:
-            sizes = one.levels[0].shape[2::-1]
+            sizes = texture.levels[0].shape[2::-1]
             rows = [[draw.randrange(-2, size + 3) for size in sizes] for _ in range(THREADS)]
-            given[n, :, :3] = np.array(rows, np.int32).view(np.uint32)
+            inputs[n, :, :3] = np.array(rows, np.int32).view(np.uint32)
         else:
-            given[n, :, :3] = random_textures.coordinates(draw, one, THREADS).view(np.uint32)
-        given[n, :, 3] = [draw.choice((0, 1, 2, 5, 2**32 - 1, 2**31)) for _ in range(THREADS)]
-    return given
+            inputs[n, :, :3] = random_textures.coordinates(draw, texture, THREADS).view(np.uint32)
+        inputs[n, :, 3] = [draw.choice((0, 1, 2, 5, 2**32 - 1, 2**31)) for _ in range(THREADS)]
+    return inputs
 
 
 def cases(store: Store) -> Iterator[dict[str, Any]]:
     """Return the cases of all fetches."""
     for geometry, (shape, vector) in _SHAPES.items():
         draw = random.Random(geometry)
-        made = [random_textures.texture(draw, shape, padding=0) for _ in range(28)]
-        given = _inputs(draw, made, whole=False)
+        textures = [random_textures.texture(draw, shape, padding=0) for _ in range(28)]
+        inputs = _inputs(draw, textures, whole=False)
         text = f"tex.{geometry}.v4.f32.f32 {_RESULT}, [%h, {vector}];"
-        yield from _case(f"tex/{geometry}", text, made, given, store)
-        made = [
+        yield from _case(f"tex/{geometry}", text, textures, inputs, store)
+        textures = [
             random_textures.texture(
                 draw, shape, levels=4, sizes=(16, 8, 8), normalized=True, padding=0
             )
             for _ in range(8)
         ]
-        given = _inputs(draw, made, whole=False)
-        given[:, :, 4] = _levels(draw, given.shape[:2])
+        inputs = _inputs(draw, textures, whole=False)
+        inputs[:, :, 4] = _levels(draw, inputs.shape[:2])
         text = f"tex.level.{geometry}.v4.f32.f32 {_RESULT}, [%h, {vector}], %lod;"
-        yield from _case(f"tex.level/{geometry}", text, made, given, store, mipmapped=True)
+        yield from _case(f"tex.level/{geometry}", text, textures, inputs, store, mipmapped=True)
         if geometry in _GRADIENTS:
-            given[:, :, 4:6] = _gradients(draw, given.shape[:2])
+            inputs[:, :, 4:6] = _gradients(draw, inputs.shape[:2])
             dx, dy = _GRADIENTS[geometry]
             text = f"tex.grad.{geometry}.v4.f32.f32 {_RESULT}, [%h, {vector}], {dx}, {dy};"
-            yield from _case(f"tex.grad/{geometry}", text, made, given, store, mipmapped=True)
+            yield from _case(f"tex.grad/{geometry}", text, textures, inputs, store, mipmapped=True)
             settings = {"normalized": False, "linear": False, "padding": 0}
-            made = [random_textures.texture(draw, shape, **settings) for _ in range(8)]
-            given = _inputs(draw, made, whole=True)
+            textures = [random_textures.texture(draw, shape, **settings) for _ in range(8)]
+            inputs = _inputs(draw, textures, whole=True)
             whole = vector.replace("%f", "%j")
             text = f"tex.{geometry}.v4.s32.s32 {_RESULT}, [%h, {whole}];"
-            yield from _case(f"tex.s32/{geometry}", text, made, given, store)
+            yield from _case(f"tex.s32/{geometry}", text, textures, inputs, store)
         if geometry in ("2d", "a2d", "cube", "acube"):
-            made = [random_textures.texture(draw, shape, padding=0) for _ in range(8)]
-            given = _inputs(draw, made, whole=False)
+            textures = [random_textures.texture(draw, shape, padding=0) for _ in range(8)]
+            inputs = _inputs(draw, textures, whole=False)
             for channel in "ra":
                 text = f"tld4.{channel}.{geometry}.v4.u32.f32 {_RESULT}, [%h, {vector}];"
-                yield from _case(f"tld4/{channel}.{geometry}", text, made, given, store)
+                yield from _case(f"tld4/{channel}.{geometry}", text, textures, inputs, store)
     yield from _settings(store)
     yield from _surfaces(store)
 
@@ -182,14 +182,14 @@ def _settings(store: Store) -> Iterator[dict[str, Any]]:
         for normalized in (False, True):
             for linear in (False, True):
                 data = np.array([0.0, 1.0, 4.0, 16.0], np.float32).reshape(1, 1, 4, 1)
-                made = Texture(Shape.LINE, 7, [data], (mode,) * 3, linear, False, normalized)
+                texture = Texture(Shape.LINE, 7, [data], (mode,) * 3, linear, False, normalized)
                 scale = np.float32(4.0 if not normalized else 1.0)
                 for part, at in enumerate(np.split((place / 1024 - 2) * scale / 2 + 1, 4)):
-                    given = np.zeros((1, len(at), WORDS), np.uint32)
-                    given[0, :, 0] = at.astype(np.float32).view(np.uint32)
+                    inputs = np.zeros((1, len(at), WORDS), np.uint32)
+                    inputs[0, :, 0] = at.astype(np.float32).view(np.uint32)
                     text = f"tex.1d.v4.f32.f32 {_RESULT}, [%h, {{%f0}}];"
                     name = f"tex.line/mode{mode}.{int(normalized)}{int(linear)}.{part}"
-                    for case in _case(name, text, [made], given, store):
+                    for case in _case(name, text, [texture], inputs, store):
                         case["ptx"] = case["ptx"].replace("mad.wide.u32 %h, %t, 8, %h;", "")
                         case["grid"] = [len(at) // THREADS, 1, 1]
                         case["buffers"][2][0] = 16 * len(at)
@@ -202,14 +202,14 @@ def _surfaces(store: Store) -> Iterator[dict[str, Any]]:
         draw = random.Random(geometry + "s")
 
         for clamp in ("zero", "clamp"):
-            made = [
+            textures = [
                 random_textures.texture(
                     draw, shape, format_=7, kind=SURFACE, padding=0, sizes=(8, 4, 3)
                 )
                 for _ in range(3)
             ]
-            given = _inputs(draw, made, whole=True)
-            given[:, :, 3] &= 1
+            inputs = _inputs(draw, textures, whole=True)
+            inputs[:, :, 3] &= 1
             for width, kind in ((4, "b32"), (2, "b16"), (8, "v2.b32"), (16, "v4.b32")):
                 results = {"b32": "%r0", "b16": "%q0", "v2.b32": "{%r0, %r1}", "v4.b32": _RESULT}[
                     kind
@@ -218,37 +218,37 @@ def _surfaces(store: Store) -> Iterator[dict[str, Any]]:
                 text = f"mul.lo.s32 %j0, %j0, {width}; {read}"
                 if kind == "b16":
                     text += " cvt.u32.u16 %r0, %q0;"
-                yield from _case(f"suld.b/{geometry}.{kind}.{clamp}", text, made, given, store)
+                yield from _case(f"suld.b/{geometry}.{kind}.{clamp}", text, textures, inputs, store)
             value = "add.u32 %r0, %t, 1; mov.b32 %r1, %t;"
             write = f"sust.b.{geometry}.b32.{clamp} [%h, {vector}], %r0;"
             again = f"suld.b.{geometry}.b32.zero %r1, [%h, {vector}];"
             text = f"mul.lo.s32 %j0, %j0, 4; setp.eq.u32 %p, %t, 7; {value} @%p {write} bar.sync 0; {again}"
-            yield from _case(f"sust.b/{geometry}.{clamp}", text, made, given, store)
+            yield from _case(f"sust.b/{geometry}.{clamp}", text, textures, inputs, store)
         for format_ in range(8):
-            made = [
+            textures = [
                 random_textures.texture(draw, shape, format_=format_, kind=SURFACE, padding=0)
                 for _ in range(2)
             ]
-            given = _inputs(draw, made, whole=True)
-            given[:, :, 3] &= 1
-            for number, one in enumerate(made):
-                text = _stored_and_read(geometry, vector, one)
+            inputs = _inputs(draw, textures, whole=True)
+            inputs[:, :, 3] &= 1
+            for number, texture in enumerate(textures):
+                text = _stored_and_read(geometry, vector, texture)
                 name = f"sust.p/{geometry}.{format_}.{number}"
-                yield from _case(name, text, [one], given[number : number + 1], store)
+                yield from _case(name, text, [texture], inputs[number : number + 1], store)
 
 
-def _stored_and_read(geometry: str, vector: str, made: Texture) -> str:
+def _stored_and_read(geometry: str, vector: str, texture: Texture) -> str:
     """Return a formatted store by one thread at its place, and loads of the stored bytes."""
-    item = np.dtype(DTYPES[made.format]).itemsize
-    count = made.channels
-    registers = [f"%q{n}" if item < 4 else f"%r{n}" for n in range(count)]
+    item_bytes = np.dtype(DTYPES[texture.format]).itemsize
+    count = texture.channels
+    registers = [f"%q{n}" if item_bytes < 4 else f"%r{n}" for n in range(count)]
     into = registers[0] if count == 1 else "{" + ", ".join(registers) + "}"
-    size = f"v{count}.b{8 * item}" if count > 1 else f"b{8 * item}"
-    text = f"mov.u32 %t, %tid.x; setp.eq.u32 %p, %t, 5; mul.lo.s32 %j0, %j0, {item * count};"
+    size = f"v{count}.b{8 * item_bytes}" if count > 1 else f"b{8 * item_bytes}"
+    text = f"mov.u32 %t, %tid.x; setp.eq.u32 %p, %t, 5; mul.lo.s32 %j0, %j0, {item_bytes * count};"
     text += (
         f" @%p sust.p.{geometry}.v4.b32.zero [%h, {vector}], {{%f0, %lod, %f2, %l}}; bar.sync 0;"
     )
     text += f" suld.b.{geometry}.{size}.zero {into}, [%h, {vector}];"
-    if item < 4:
+    if item_bytes < 4:
         text += "".join(f" cvt.u32.u16 %r{n}, %q{n};" for n in range(count))
     return text

@@ -21,13 +21,13 @@ _NEWER = re.compile(
 
 def random_kernels(count: int, store: Store) -> Iterator[dict[str, Any]]:
     """Return kernels that access no memory outside of their own."""
-    found, seed = 0, _FIRST_SEED
-    while found < count:
+    accepted_count, seed = 0, _FIRST_SEED
+    while accepted_count < count:
         kernel = kernels.generate(seed)
         seed += 1
         if kernel.wild or _NEWER.search(kernel.code):
             continue
-        found += 1
+        accepted_count += 1
         n, m, w, real = kernel.words
         parameters = struct.pack(
             "<QQIIQI", 0, 0, n & 0xFFFFFFFF, m & 0xFFFFFFFF, w & (1 << 64) - 1, real & 0xFFFFFFFF

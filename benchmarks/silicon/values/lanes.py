@@ -27,10 +27,10 @@ def case(
     count = len(operands[0])
     lines = ["mov.u32 %i, %tid.x; mov.u32 %n, %ctaid.x; mad.lo.u32 %i, %n, 256, %i;"]
     registers, place = [], 0
-    for what, bits in zip(names, widths, strict=True):
+    for register, bits in zip(names, widths, strict=True):
         lines.append(f"ld.param.u64 %at, [p{place}]; mad.wide.u32 %at, %i, {bits // 8}, %at;")
-        lines.append(f"ld.global.b{bits} %{what}, [%at];")
-        registers.append(f".reg .b{max(bits, 16)} %{what};")
+        lines.append(f"ld.global.b{bits} %{register}, [%at];")
+        registers.append(f".reg .b{max(bits, 16)} %{register};")
         place += 1
     lines.append(body)
     for number, bits in enumerate(results):

@@ -68,7 +68,7 @@ def columns(widths: tuple[int, ...], *, dense: bool = False) -> tuple[Patterns, 
     if len(widths) > 3:
         sets = [values[:6] for values in sets]
     rows = list(itertools.product(*sets))
-    found = []
+    arrays = []
     for place, bits in enumerate(widths):
         special = np.array([row[place] for row in rows], np.uint64)
         parts = [special, _random(bits, _RANDOM, 7 + place)]
@@ -77,8 +77,8 @@ def columns(widths: tuple[int, ...], *, dense: bool = False) -> tuple[Patterns, 
         else:
             parts.append(_random(bits, _RANDOM, 177 + place))
         whole = np.concatenate(parts)
-        found.append(_padded(whole, bits))
-    return tuple(found)
+        arrays.append(_padded(whole, bits))
+    return tuple(arrays)
 
 
 def _padded(values: NDArray[np.uint64], bits: int) -> Patterns:
@@ -94,6 +94,11 @@ def _single(bits: int, count: int) -> Patterns:
     edges = np.concatenate([special + np.uint64(1), special - np.uint64(1)])
     if bits == 32:
         edges &= np.uint64(0xFFFFFFFF)
-    rest = count - len(special) - len(edges)
-    parts = [special, edges, _random(bits, rest // 2, 3), _near(bits, rest - rest // 2, 4)]
+    random_count = count - len(special) - len(edges)
+    parts = [
+        special,
+        edges,
+        _random(bits, random_count // 2, 3),
+        _near(bits, random_count - random_count // 2, 4),
+    ]
     return _padded(np.concatenate(parts), bits)

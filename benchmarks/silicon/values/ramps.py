@@ -38,13 +38,13 @@ def reference(function: str, start: int, step: int, count: int) -> NDArray[np.ui
 
 def pack(data: bytes, spec: list[Any]) -> bytes:
     """Return the differences from the rounded results, or the steps of these, compressed."""
-    off, found = np.frombuffer(data, np.uint32) - reference(*spec), list[bytes]()
+    off, candidates = np.frombuffer(data, np.uint32) - reference(*spec), list[bytes]()
     for mode in range(2):
         folded = (off << np.uint32(1)) ^ (off.view(np.int32) >> 31).view(np.uint32)
         planes = np.ascontiguousarray(folded.view(np.uint8).reshape(-1, 4).T)
-        found.append(bytes([mode]) + bz2.compress(planes.tobytes()))
+        candidates.append(bytes([mode]) + bz2.compress(planes.tobytes()))
         off = np.diff(off, prepend=np.uint32(0))
-    return min(found, key=len)
+    return min(candidates, key=len)
 
 
 def unpack(data: bytes, spec: list[Any]) -> NDArray[np.uint32]:

@@ -31,11 +31,11 @@ _SAMPLED |= dict.fromkeys(("vshl", "vshr"), 24)
 def arithmetic(store: bundle.Store) -> Iterator[dict[str, Any]]:
     """Return the cases of all spellings of instructions on registers."""
     for opcode in spellings.OPCODES:
-        found = list(spellings.bodies(opcode))
+        bodies = list(spellings.bodies(opcode))
         if opcode in _SAMPLED:
             draw = random.Random(opcode)
-            found = draw.sample(found, min(len(found), _SAMPLED[opcode]))
-        for name, body, out, widths in found:
+            bodies = draw.sample(bodies, min(len(bodies), _SAMPLED[opcode]))
+        for name, body, out, widths in bodies:
             dense = any(word in name for word in _APPROXIMATE) or opcode in ("tanh", "sin", "cos")
             arrays = operands.columns(widths, dense=dense)
             yield lanes.case(name, opcode, body, out, arrays, store)
@@ -57,9 +57,9 @@ def corpus(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def record(
-    folder: Path, captures: Path | None, texts: Path | None, known: list[Path], only: str
+    folder: Path, captures: Path | None, texts: Path | None, known_archives: list[Path], only: str
 ) -> None:
-    """Write the cases; with ``known``, name the outputs that need not return from the GPU."""
+    """Write the cases; with ``known_archives``, name the outputs that the GPU need not return."""
     store, cases = bundle.Store(), list[dict[str, Any]]()
     sources = [ramps.cases(), sums.cases(store), videos.cases(store)]
     sources += [arithmetic(store), fetches.cases(store), warps.cases(store)]
@@ -74,8 +74,10 @@ def record(
         sources.append(corpus(texts))
     for source in sources:
         cases += [case for case in source if only in case["group"]]
-    if known:
-        computed = {report["id"]: report for path in known for report, _ in results.read(path)}
+    if known_archives:
+        computed = {
+            report["id"]: report for path in known_archives for report, _ in results.read(path)
+        }
         for case in cases:
             report = computed.get(case["id"], {})
             case["known"] = [name for _, name, _ in report.get("outputs", ())]

@@ -82,32 +82,34 @@ class Worker:
     def write(
         self,
         report: dict[str, Any],
-        known: list[str] | None = None,
+        known_digests: list[str] | None = None,
         ramp: list[Any] | None = None,
     ) -> None:
-        """Append a report, and those of its outputs whose digests are not ``known``."""
+        """Append a report, and those of its outputs whose digests are not in ``known_digests``."""
         outputs = report.pop("outputs", [])
         report["outputs"] = [(n, bundle.digest(data), len(data)) for n, data in outputs]
-        kept = [d for _, d in outputs if not known or bundle.digest(d) not in known]
+        kept_outputs = [
+            d for _, d in outputs if not known_digests or bundle.digest(d) not in known_digests
+        ]
         if ramp:
             from benchmarks.silicon.values import ramps  # needs NumPy
 
-            kept = [ramps.pack(data, ramp) for data in kept]
+            kept_outputs = [ramps.pack(data, ramp) for data in kept_outputs]
         (packed,) = struct.unpack_from("<q", self.cell, 16)
         if ramp:
-            total = struct.unpack_from("<q", _packed)[0] + sum(map(len, kept))
+            total = struct.unpack_from("<q", _packed)[0] + sum(map(len, kept_outputs))
             if total > _MOST_PACKED:
-                report["left out"] = [len(data) for data in kept]
-                kept = []
+                report["left out"] = [len(data) for data in kept_outputs]
+                kept_outputs = []
             else:
                 struct.pack_into("<q", _packed, 0, total)
-            struct.pack_into("<q", self.cell, 16, packed + sum(map(len, kept)))
+            struct.pack_into("<q", self.cell, 16, packed + sum(map(len, kept_outputs)))
         size = self.file.stat().st_size if self.file.exists() else 0
         if not ramp and size - packed > _MOST_BYTES // self.count:
-            kept = [data[:_FIRST_BYTES] for data in kept]
-        report["kept"] = [len(data) for data in kept]
+            kept_outputs = [data[:_FIRST_BYTES] for data in kept_outputs]
+        report["kept"] = [len(data) for data in kept_outputs]
         with self.file.open("ab") as file:
-            file.write(json.dumps(report).encode() + b"\n" + b"".join(kept))
+            file.write(json.dumps(report).encode() + b"\n" + b"".join(kept_outputs))
 
 
 def run(
@@ -143,9 +145,9 @@ def run(
     with tarfile.open(archive, "w:gz") as file:
         for path in sorted(scratch.iterdir()):
             file.add(path, path.name)
-    left = seconds - (end - time.monotonic())
+    elapsed_s = seconds - (end - time.monotonic())
     _summarise(archive)
-    print(f"{len(cases)} cases, {processes} processes, {left:.1f} s, {hung} ended by a limit")
+    print(f"{len(cases)} cases, {processes} processes, {elapsed_s:.1f} s, {hung} ended by a limit")
     return archive
 
 

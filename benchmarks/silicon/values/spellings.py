@@ -71,15 +71,15 @@ def bits_of(type_: str) -> int:
 
 def spellings(opcode: str) -> Iterator[tuple[str, ...]]:
     """Return each combination of modifiers of an opcode, in the order of the grammar's rows."""
-    seen = set()
+    yielded_spellings = set()
     for row in instructions()[opcode]:
         slots = [slot for group in row.groups for slot in group]
         choices = [[*sorted(slot.words), *([""] if slot.optional else [])] for slot in slots]
         for words in itertools.product(*choices):
-            found = tuple(word for word in words if word)
-            if found not in seen and _NEW.isdisjoint(found):
-                seen.add(found)
-                yield found
+            spelling = tuple(word for word in words if word)
+            if spelling not in yielded_spellings and _NEW.isdisjoint(spelling):
+                yielded_spellings.add(spelling)
+                yield spelling
 
 
 def _types(words: tuple[str, ...]) -> list[str]:
@@ -93,9 +93,9 @@ def bodies(opcode: str) -> Iterator[tuple[str, str, tuple[int, ...], tuple[int, 
         if "pred" in types or not types:
             continue
         name = ".".join((opcode, *words))
-        found = _body(opcode, words, types)
-        if found is not None:
-            yield (name, *found)
+        body_parts = _body(opcode, words, types)
+        if body_parts is not None:
+            yield (name, *body_parts)
 
 
 def _body(
@@ -176,8 +176,8 @@ def _comparison(
         return f"{prepare} {name} %d0, %a, %b{third};", (bits_of(types[0]),), (bits, bits)
     pair = source not in ("bf16", "f16")
     results = "%p|%q" if pair else "%p"
-    rest = " selp.b32 %d1, 1, 0, %q;" if pair else ""
-    body = f"{prepare} {name} {results}, %a, %b{third}; selp.b32 %d0, 1, 0, %p;{rest}"
+    second_result = " selp.b32 %d1, 1, 0, %q;" if pair else ""
+    body = f"{prepare} {name} {results}, %a, %b{third}; selp.b32 %d0, 1, 0, %p;{second_result}"
     return body, (32, 32) if pair else (32,), (bits, bits)
 
 
@@ -188,13 +188,13 @@ def _carried(
     kind = "b64" if bits == 64 else "b32"
     zero = "%x0" if bits == 64 else "%w0"
     size = "u64" if bits == 64 else "u32"
-    before = "sub" if "sub" in opcode else "add"
+    carry_setter = "sub" if "sub" in opcode else "add"
     three = "mad" in opcode
-    seed = f"mov.{kind} {zero}, -1; {before}.cc.{size} {zero}, {zero}, %c;"
+    seed = f"mov.{kind} {zero}, -1; {carry_setter}.cc.{size} {zero}, {zero}, %c;"
     text = f"{seed} {name} %d0, %a, %b{', %c' if three else ''};"
-    after = "subc" if before == "sub" else "addc"
+    carry_reader = "subc" if carry_setter == "sub" else "addc"
     if "cc" in words:
-        text += f" {after}.{size} %d1, 0, 0;"
+        text += f" {carry_reader}.{size} %d1, 0, 0;"
         return text, (bits, bits), (bits, bits, bits)
     return text, (bits,), (bits, bits, bits)
 

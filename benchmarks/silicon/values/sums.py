@@ -61,18 +61,20 @@ def _floats(dice: np.random.Generator, kind: str, words: int, style: int) -> Wor
     return bits.astype(size).view(np.uint32)
 
 
-def _operands(kind: str, other: str, sizes: tuple[int, int, int], lanes: int, seed: int) -> bytes:
-    dice, found = np.random.default_rng(seed), []
+def _operands(
+    kind: str, sum_kind: str, sizes: tuple[int, int, int], lanes: int, seed: int
+) -> bytes:
+    dice, rows = np.random.default_rng(seed), []
     per = _WARPS // 4
     for style in range(4):
         for _ in range(per * 32 // lanes):
             row = [
                 _floats(dice, kind, lanes * sizes[0], style).reshape(lanes, -1),
                 _floats(dice, kind, lanes * sizes[1], style).reshape(lanes, -1),
-                _floats(dice, other, lanes * sizes[2], style).reshape(lanes, -1),
+                _floats(dice, sum_kind, lanes * sizes[2], style).reshape(lanes, -1),
             ]
-            found.append(np.concatenate(row, axis=1))
-    return np.concatenate(found).astype("<u4").tobytes()
+            rows.append(np.concatenate(row, axis=1))
+    return np.concatenate(rows).astype("<u4").tobytes()
 
 
 def _text(body: str, total: int, results: int, start: int, threads: int, head: str = "") -> str:
@@ -106,7 +108,7 @@ def _list(start: int, count: int, kind: str = "v") -> str:
 
 def cases(store: Store) -> Iterator[dict[str, Any]]:
     """Return products of a warp, then of a warpgroup with A in registers."""
-    for seed, (name, kind, a, b, c, other) in enumerate(_PRODUCTS):
+    for seed, (name, kind, a, b, c, sum_kind) in enumerate(_PRODUCTS):
         if kind == "f64":
             halves = (a + b + c) // 2
             moves = " ".join(f"mov.b64 %f{n}, {{%v{2 * n}, %v{2 * n + 1}}};" for n in range(halves))
@@ -120,10 +122,10 @@ def cases(store: Store) -> Iterator[dict[str, Any]]:
         else:
             d = _list(a + b, c)
             body = f"mma.sync.aligned.{name} {d}, {_list(0, a)}, {_list(a, b)}, {d};"
-        data = _operands(kind, other, (a, b, c), 32, seed)
+        data = _operands(kind, sum_kind, (a, b, c), 32, seed)
         text = _text(body, a + b + c, c, a + b, 32)
         yield _finish(f"sums/mma.{name}", text, data, c, 32, 32 * _WARPS, store)
-    for seed, (name, kind, other, c, k) in enumerate(_GROUPS):
+    for seed, (name, kind, sum_kind, c, k) in enumerate(_GROUPS):
         # lanes 0 to 63 of the block bring B: 256 bytes, two matrices of 8 rows of 16 bytes
         head = ".shared .align 1024 .b8 tile[1024];\n"
         total = 4 + 1 + c
@@ -137,6 +139,6 @@ def cases(store: Store) -> Iterator[dict[str, Any]]:
             f" wgmma.mma_async.sync.aligned.{name} {_list(5, c)}, {_list(0, 4)}, %x, {scales};"
             " wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
         )
-        data = _operands(kind, other, (4, 1, c), 128, 50 + seed)
+        data = _operands(kind, sum_kind, (4, 1, c), 128, 50 + seed)
         text = _text(body, total, c, 5, 128, head)
         yield _finish(f"sums/wgmma.{name}", text, data, c, 128, 32 * _WARPS, store)

@@ -127,7 +127,7 @@ def _describe_sampler(spec: dict[str, Any]) -> bytes:
     """Return a ``CUDA_TEXTURE_DESC``."""
     flags = _AS_INTEGER * spec["integers"] | _NORMALIZED * spec["normalized"]
     flags |= _SRGB * spec["srgb"]
-    bias, least, most = spec["clamps"]
+    bias, min_level, max_level = spec["clamps"]
     assert math.isfinite(bias)
     return struct.pack(
         "<3IIIII3f4f12x4x",
@@ -137,7 +137,7 @@ def _describe_sampler(spec: dict[str, Any]) -> bytes:
         0,
         int(spec["linear_levels"]),
         bias,
-        least,
-        most,
+        min_level,
+        max_level,
         *spec["border"],
     ).ljust(104, b"\0")

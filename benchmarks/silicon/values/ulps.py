@@ -35,9 +35,10 @@ def describe(spelling: str, a: NDArray[Any], b: NDArray[Any]) -> str:
     type_ = float_type(spelling)
     if not type_ or a.dtype.itemsize * 8 < _FLOATS[type_]:
         return ""
-    found, finite = distances(type_, a, b)
+    ulp_distances, finite = distances(type_, a, b)
     if not finite.any():
         return ""
-    special = int((~finite & (found != 0)).sum())
-    found = found[finite]
-    return f"(ulp: max {found.max()}, mean {found.mean():.3g}; {special} not both finite)"
+    special = int((~finite & (ulp_distances != 0)).sum())
+    ulp_distances = ulp_distances[finite]
+    greatest, mean = ulp_distances.max(), ulp_distances.mean()
+    return f"(ulp: max {greatest}, mean {mean:.3g}; {special} not both finite)"

@@ -141,13 +141,13 @@ def _atomics(store: Store) -> Iterator[dict[str, Any]]:
     words = np.array([*special] * 16, np.uint32)
     words = np.concatenate([words, np.repeat(np.array(special, np.uint32), 16)])
     data = np.concatenate([words[:256], words[-256:]])
-    more = np.concatenate([data, dice.integers(0, 1 << 32, 2048, np.uint32)])
+    test_words = np.concatenate([data, dice.integers(0, 1 << 32, 2048, np.uint32)])
     for type_, operations in _OPERATIONS.items():
         width = int("".join(c for c in type_.split("x")[0] if c.isdigit())) * (
             2 if "x2" in type_ else 1
         )
         for operation, space in itertools.product(operations.split(), ("global", "shared")):
-            yield _atomic(type_, width, operation, space, more.tobytes(), store)
+            yield _atomic(type_, width, operation, space, test_words.tobytes(), store)
     for operation in ("add.u32", "min.s32", "max.u32", "inc.u32", "dec.u32", "xor.b32", "add.u64"):
         wide = operation.endswith("64")
         value = "%A" if wide else "%e"
@@ -165,7 +165,9 @@ def _atomics(store: Store) -> Iterator[dict[str, Any]]:
             body += f" atom.global.{vector}.{type_}.add{ending} {{{regs}}}, [%A], {{{new}}};"
             if size == 2:
                 body += " mov.b32 %a, {%s0, %s1};"
-            yield kernel(f"atom.vector/{vector}.{type_}", body, data=more.tobytes(), store=store)
+            yield kernel(
+                f"atom.vector/{vector}.{type_}", body, data=test_words.tobytes(), store=store
+            )
 
 
 def _atomic(

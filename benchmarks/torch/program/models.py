@@ -82,30 +82,36 @@ def inputs(device):
     return {"input_ids": tokens.to(device), "attention_mask": mask.to(device)}
 
 
-def differentiate(model, call, given):
+def differentiate(model, call, model_inputs):
     """Return the logits that ``call`` computes, and all gradients in one vector."""
     # T5 has a decoder, which gets its inputs from the labels.
-    result = call(**given, labels=given["input_ids"].clone())
+    result = call(**model_inputs, labels=model_inputs["input_ids"].clone())
     model.zero_grad()
     result.loss.backward()
-    grads = [one.grad.flatten().cpu() for one in model.parameters() if one.grad is not None]
+    grads = [
+        parameter.grad.flatten().cpu()
+        for parameter in model.parameters()
+        if parameter.grad is not None
+    ]
     return result.logits.detach().cpu(), torch.cat(grads)
 
 
 def compute(model, device):
     """Return the logits, all gradients in one vector, and the tokens of each way."""
-    given = inputs(device)
-    logits, gradients = differentiate(model, model, given)
+    model_inputs = inputs(device)
+    logits, gradients = differentiate(model, model, model_inputs)
     tokens = {"most likely": logits.argmax(-1)}
     if model.can_generate():
-        for way, options in WAYS.items():
-            made = model.generate(**given, **options, max_new_tokens=LENGTH, min_new_tokens=LENGTH)
-            tokens[way] = made.cpu()
+        for method, options in WAYS.items():
+            generated_tokens = model.generate(
+                **model_inputs, **options, max_new_tokens=LENGTH, min_new_tokens=LENGTH
+            )
+            tokens[method] = generated_tokens.cpu()
     return logits, gradients, tokens
 
 
-def difference(exact, other):
-    return float((exact.double() - other.double()).abs().max() / exact.double().abs().max())
+def difference(exact, approximation):
+    return float((exact.double() - approximation.double()).abs().max() / exact.double().abs().max())
 
 
 def compare(name):
@@ -115,8 +121,11 @@ def compare(name):
     cuda = compute(model.to("cuda"), "cuda")
     compiled = differentiate(model, torch.compile(model), inputs("cuda"))
     double = compute(model.to("cpu", torch.float64), "cpu")
-    tokens = {way: bool(torch.equal(one, cuda[2][way])) for way, one in cpu[2].items()}
-    generated = torch.cat([one.flatten() for one in cpu[2].values()])
+    tokens = {
+        method: bool(torch.equal(cpu_tokens, cuda[2][method]))
+        for method, cpu_tokens in cpu[2].items()
+    }
+    generated = torch.cat([sequence.flatten() for sequence in cpu[2].values()])
     return {
         "name": name,
         "forward": difference(cpu[0], cuda[0]),

@@ -113,12 +113,12 @@ def main():
     count = len(names)
     if options.sample:
         names = random.Random(options.seed).sample(names, min(options.sample, count))
-    done = set()
+    finished_names = set()
     if options.out.exists():
-        done = {json.loads(line)["name"] for line in options.out.read_text().splitlines()}
+        finished_names = {json.loads(line)["name"] for line in options.out.read_text().splitlines()}
     running = Path(f"{options.out}.running")
     for name in names:
-        if name in done:
+        if name in finished_names:
             continue
         running.write_text(name)
         started = time.process_time()

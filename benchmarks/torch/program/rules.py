@@ -34,12 +34,12 @@ def to_torch(operand, device="cuda"):
     values = np.array(operand.values)
     if operand.dtype == "bfloat16":  # its bits: a conversion may change the sign of NaN
         upper = (values.view("uint32") >> 16).astype("uint16")
-        made = torch.from_numpy(np.asarray(upper)).view(torch.bfloat16)
+        tensor = torch.from_numpy(np.asarray(upper)).view(torch.bfloat16)
     elif operand.dtype in EIGHTS:
-        made = torch.from_numpy(encode(values, operand.dtype)).view(getattr(torch, operand.dtype))
+        tensor = torch.from_numpy(encode(values, operand.dtype)).view(getattr(torch, operand.dtype))
     else:
-        made = torch.from_numpy(values).to(getattr(torch, operand.dtype))
-    return made if operand.kind == "cpu" else made.to(device)
+        tensor = torch.from_numpy(values).to(getattr(torch, operand.dtype))
+    return tensor if operand.kind == "cpu" else tensor.to(device)
 
 
 def to_numpy(result):
@@ -79,8 +79,8 @@ def compare(case, device="cuda"):
         return "differs", f"{len(results)} results, expected {len(case.results)}"
     for expected, (dtype, values) in zip(case.results, results, strict=True):
         if case.only_type:
-            same = dtype == expected.dtype and values.shape == expected.choices[0].shape
-            reason = "" if same else f"{dtype} {values.shape}"
+            is_same = dtype == expected.dtype and values.shape == expected.choices[0].shape
+            reason = "" if is_same else f"{dtype} {values.shape}"
         else:
             reason = difference(expected, dtype, values)
         if reason:
@@ -112,17 +112,19 @@ def main():
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    done = set()
+    finished_pairs = set()
     if options.out.exists():
         for line in options.out.read_text().splitlines():
             record = json.loads(line)
-            done.add((record["name"], record["dtype"]))
+            finished_pairs.add((record["name"], record["dtype"]))
     running = Path(f"{options.out}.running")
     rows = [row for row in ROWS if not options.names or row.name in options.names]
     rows = [row for row in rows if not options.family or row.family in options.family]
     for row in rows:
         for dtype in (*row.accepts, *row.refuses):
-            if (row.name, dtype) in done or (options.dtype and dtype not in options.dtype):
+            if (row.name, dtype) in finished_pairs or (
+                options.dtype and dtype not in options.dtype
+            ):
                 continue
             started = time.process_time()
             running.write_text(json.dumps([row.name, dtype]))

@@ -69,8 +69,8 @@ class Trainer:
 
 def main():
     trainers = [Trainer(number) for number in range(2)]
-    for one in trainers:
-        if one.answer() != "ready\n":
+    for trainer in trainers:
+        if trainer.answer() != "ready\n":
             return 1
     seconds, losses = {"alone": ([], []), "together": ([], [])}, ([], [])
     for _ in range(ROUNDS):
@@ -79,10 +79,13 @@ def main():
                 for which in group:
                     trainers[which].start()
                 for which in group:
-                    found, loss = json.loads(trainers[which].answer())
-                    seconds[name][which].append(found)
+                    duration_s, loss = json.loads(trainers[which].answer())
+                    seconds[name][which].append(duration_s)
                     losses[which].append(loss)
-    medians = {name: [statistics.median(one) for one in both] for name, both in seconds.items()}
+    medians = {
+        name: [statistics.median(durations) for durations in trainer_durations]
+        for name, trainer_durations in seconds.items()
+    }
     pairs = zip(medians["together"], medians["alone"], strict=True)
     print(
         json.dumps(

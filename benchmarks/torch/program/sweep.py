@@ -70,7 +70,7 @@ def key_of(op):
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
-def on(device, one, name=""):
+def on(device, tree, name=""):
     def move(leaf):
         if not isinstance(leaf, torch.Tensor):
             return torch.device(device) if leaf in ("cpu", torch.device("cpu")) else leaf
@@ -84,7 +84,7 @@ def on(device, one, name=""):
             moved = leaf.detach().to(device)
         return moved.requires_grad_(leaf.requires_grad)
 
-    return tree_map(move, one)
+    return tree_map(move, tree)
 
 
 def arrange(leaves):
@@ -93,8 +93,8 @@ def arrange(leaves):
     keys = (values.real * 1e3).round() * 1e6 + values.imag
     order = keys.argsort(-1).to(leaves[0].device)
     return [
-        torch.take_along_dim(one, order if one.dim() == order.dim() else order[..., None, :], -1)
-        for one in leaves
+        torch.take_along_dim(leaf, order if leaf.dim() == order.dim() else order[..., None, :], -1)
+        for leaf in leaves
     ]
 
 
@@ -106,8 +106,10 @@ def compute(op, sample, backward):
     leaves = [leaf for leaf in tree_leaves(results) if isinstance(leaf, torch.Tensor)]
     gradients = []
     if backward:
-        given = tree_leaves((sample.input, sample.args, sample.kwargs))
-        inputs = [leaf for leaf in given if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        input_leaves = tree_leaves((sample.input, sample.args, sample.kwargs))
+        inputs = [
+            leaf for leaf in input_leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+        ]
         outputs = [leaf for leaf in leaves if leaf.requires_grad]
         if inputs and outputs:
             seeds = [torch.ones_like(leaf) for leaf in outputs]
@@ -124,20 +126,23 @@ def compute(op, sample, backward):
 
 def differ(expected, actual, is_random, narrowest=1e-4):
     """Return how two results differ, or an empty text."""
-    for one, other in zip(expected, actual, strict=True):
-        if one is None or other is None:
-            if one is not other:
+    for expected_leaf, actual_leaf in zip(expected, actual, strict=True):
+        if expected_leaf is None or actual_leaf is None:
+            if expected_leaf is not actual_leaf:
                 return "one gradient is missing"
             continue
-        if one.shape != other.shape or one.dtype != other.dtype:
-            return f"{tuple(other.shape)} {other.dtype} for {tuple(one.shape)} {one.dtype}"
+        if expected_leaf.shape != actual_leaf.shape or expected_leaf.dtype != actual_leaf.dtype:
+            return (
+                f"{tuple(actual_leaf.shape)} {actual_leaf.dtype}"
+                f" for {tuple(expected_leaf.shape)} {expected_leaf.dtype}"
+            )
         if is_random:
             continue
-        tolerance = TOLERANCES.get(one.dtype, narrowest)
+        tolerance = TOLERANCES.get(expected_leaf.dtype, narrowest)
         try:
             torch.testing.assert_close(
-                other.detach().cpu(), one.detach().cpu(), rtol=tolerance, atol=tolerance,
-                equal_nan=True, check_stride=False,
+                actual_leaf.detach().cpu(), expected_leaf.detach().cpu(),
+                rtol=tolerance, atol=tolerance, equal_nan=True, check_stride=False,
             )  # fmt: skip
         except AssertionError as err:
             return str(err).replace("\n", " ")[:300]
@@ -158,12 +163,14 @@ def differ_from_double(op, sample, backward, actual, tolerance):
         output_process_fn_grad=sample.output_process_fn_grad,
     )  # fmt: skip
     expected = compute(op, wide, backward)
-    for exact, found in zip(expected[:2], actual[:2], strict=True):
+    for exact, actual_leaves in zip(expected[:2], actual[:2], strict=True):
         narrow = [
-            one.to(other.dtype) if one is not None and one.is_floating_point() else one
-            for one, other in zip(exact, found, strict=True)
+            exact_leaf.to(actual_leaf.dtype)
+            if exact_leaf is not None and exact_leaf.is_floating_point()
+            else exact_leaf
+            for exact_leaf, actual_leaf in zip(exact, actual_leaves, strict=True)
         ]
-        difference = differ(narrow, found, False, tolerance)
+        difference = differ(narrow, actual_leaves, False, tolerance)
         if difference:
             return difference
     return ""
@@ -184,13 +191,13 @@ def classify(err):
 
 def compute_reference(op, sample):
     """Return OpInfo's own reference, which computes with NumPy's arrays."""
-    given = tree_map(
-        lambda one: one.numpy() if isinstance(one, torch.Tensor) else one,
+    numpy_inputs = tree_map(
+        lambda leaf: leaf.numpy() if isinstance(leaf, torch.Tensor) else leaf,
         (sample.input, sample.args, sample.kwargs),
     )
-    results = op.ref(given[0], *given[1], **given[2])
+    results = op.ref(numpy_inputs[0], *numpy_inputs[1], **numpy_inputs[2])
     results = results if isinstance(results, tuple) else (results,)
-    return [torch.as_tensor(one) for one in results], [], []
+    return [torch.as_tensor(array) for array in results], [], []
 
 
 def compute_again(op, sample, backward, calls):
@@ -238,13 +245,13 @@ def run(op, direction, dtype, calls, most_samples):
         if exact and not is_random and expected[2] != actual[2]:
             return "wrong", f"{actual[2]} for {expected[2]}"[:300]
         tolerance = TOLERANCES.get(dtype, 1e-4)  # results of float32 may be of narrower numbers
-        found = differ(expected[0], actual[0], is_random, tolerance) or differ(
+        difference = differ(expected[0], actual[0], is_random, tolerance) or differ(
             expected[1], actual[1], is_random, tolerance
         )
-        if found and dtype in _ROUNDED and not is_random:
-            found = differ_from_double(op, sample, backward, actual, tolerance)
-        if found:
-            return "wrong", f"sample {number}: {found}"
+        if difference and dtype in _ROUNDED and not is_random:
+            difference = differ_from_double(op, sample, backward, actual, tolerance)
+        if difference:
+            return "wrong", f"sample {number}: {difference}"
     return ("right", "") if compared else ("none", reason)
 
 
@@ -264,31 +271,33 @@ def main():
     if "used" in chosen:
         chosen.update(USED)
     warnings.simplefilter("ignore")
-    done = set()
+    finished_names = set()
     if out.exists():
-        done = {json.loads(line)["name"] for line in out.read_text().splitlines()}
+        finished_names = {json.loads(line)["name"] for line in out.read_text().splitlines()}
 
     def stop(_number, _frame):
         raise TimeLimit("the limit of CPU time, or an hour")
 
     signal.signal(signal.SIGALRM, stop)
     signal.signal(signal.SIGPROF, stop)
-    taken = [
+    selected_operators = [
         op
         for op in sorted(op_db, key=key_of)
         if (not chosen or op.name in chosen or key_of(op) in chosen)
         and dtype in op.supported_dtypes("cuda")
     ]
     if options.sample:
-        taken = random.Random(options.seed).sample(taken, min(options.sample, len(taken)))
-    left = [op for op in taken if key_of(op) not in done]
-    for op in follow(left, "operators"):
+        selected_operators = random.Random(options.seed).sample(
+            selected_operators, min(options.sample, len(selected_operators))
+        )
+    pending_operators = [op for op in selected_operators if key_of(op) not in finished_names]
+    for op in follow(pending_operators, "operators"):
         name = key_of(op)
         Path(f"{out}.running").write_text(name)
         record = {"name": name}
         if options.commit:
             record["commit"] = options.commit
-        before = counts.COMPILED.total()
+        compiled_count = counts.COMPILED.total()
         on_cpu = counts.ON_CPU.total()
         for direction in ("forward", "backward"):
             if direction == "backward" and not op.supports_autograd:
@@ -308,7 +317,7 @@ def main():
                 signal.setitimer(signal.ITIMER_PROF, 0)
             if reason:
                 record[f"{direction} reason"] = reason
-        record["kernels"] = counts.COMPILED.total() - before
+        record["kernels"] = counts.COMPILED.total() - compiled_count
         record["on cpu"] = counts.ON_CPU.total() - on_cpu
         with out.open("a") as file:
             file.write(json.dumps(record) + "\n")

@@ -133,7 +133,7 @@ def train(name, device, dtype=torch.float32, compiled=False):
     make, draw, optimize = MODELS[name]
     torch.manual_seed(0)
     model = make().to(device, dtype)
-    x, y = (one.to(device) for one in draw())
+    x, y = (tensor.to(device) for tensor in draw())
     x = x.to(dtype) if x.is_floating_point() else x
     optimizer = optimize(model.parameters())
     if compiled:
@@ -149,9 +149,9 @@ def train(name, device, dtype=torch.float32, compiled=False):
     return losses
 
 
-def distance(expected, found):
+def distance(expected, actual):
     """Return the largest relative difference of two lists of losses."""
-    return max(abs(a - b) / abs(a) for a, b in zip(expected, found, strict=True))
+    return max(abs(a - b) / abs(a) for a, b in zip(expected, actual, strict=True))
 
 
 def main():

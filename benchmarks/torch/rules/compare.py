@@ -26,11 +26,11 @@ def difference(expected: Expected, dtype: str, values: Array) -> str:
     if agrees.all():
         return ""
     places = np.flatnonzero(~agrees.ravel())
-    shown = ", ".join(
+    examples = ", ".join(
         f"[{place}] {values.ravel()[place]!s} expected {expected.choices[0].ravel()[place]!s}"
         for place in places[:_SHOWN]
     )
-    return f"{len(places)} of {values.size}: {shown}"
+    return f"{len(places)} of {values.size}: {examples}"
 
 
 def _equal(choice: Array, values: Array, expected: Expected) -> Array:
@@ -42,11 +42,13 @@ def _equal(choice: Array, values: Array, expected: Expected) -> Array:
 
 
 def _equal_real(choice: Array, values: Array, zero_sign: bool) -> Array:
-    same = (choice == values) | (np.isnan(choice) & np.isnan(values))
+    equal_mask = (choice == values) | (np.isnan(choice) & np.isnan(values))
     if zero_sign:
         with np.errstate(invalid="ignore"):
-            same &= (np.signbit(choice) == np.signbit(values)) | np.isnan(choice) | (choice != 0)
-    return np.asarray(same)
+            equal_mask &= (
+                (np.signbit(choice) == np.signbit(values)) | np.isnan(choice) | (choice != 0)
+            )
+    return np.asarray(equal_mask)
 
 
 def _equal_complex(choice: Array, values: Array, expected: Expected) -> Array:
@@ -60,10 +62,10 @@ def _equal_complex(choice: Array, values: Array, expected: Expected) -> Array:
     with np.errstate(invalid="ignore"):
         for part, partner in (("real", "imag"), ("imag", "real")):
             rule, result = getattr(choice, part), getattr(values, part)
-            same = _equal_real(rule, result, is_signed)
+            equal_mask = _equal_real(rule, result, is_signed)
             if expected.relative:
-                same |= np.abs(rule - result) <= expected.relative * size
+                equal_mask |= np.abs(rule - result) <= expected.relative * size
                 is_beside_nan = np.isnan(getattr(choice, partner))
-                same |= is_beside_nan & np.isinf(rule) & np.isinf(result)
-            agrees &= same
+                equal_mask |= is_beside_nan & np.isinf(rule) & np.isinf(result)
+            agrees &= equal_mask
     return agrees

@@ -101,9 +101,9 @@ def special_values(dtype: str) -> Array:
     if dtype in COMPLEXES:
         parts = np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan])
         real, imaginary = np.meshgrid(parts, parts)
-        made = np.empty(real.size, dtype=dtype)
-        made.real, made.imag = real.ravel(), imaginary.ravel()
-        return made
+        numbers = np.empty(real.size, dtype=dtype)
+        numbers.real, numbers.imag = real.ravel(), imaginary.ravel()
+        return numbers
     positive = [0.0, smallest(dtype), 3 * smallest(dtype), smallest_normal(dtype), 0.1, 0.5, 1.0]
     positive += [1.7, 2.5, 3.0, 7.3, 100.3, largest(dtype), np.inf]
     return cast(np.array([*positive, *(-x for x in positive), np.nan]), dtype)

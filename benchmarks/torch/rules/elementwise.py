@@ -184,21 +184,21 @@ class _Binary:
 
     def _of_tensors(self, dtype: str) -> Iterator[Case]:
         first, second = self._usable(*pairs(dtype))
-        both = Operand(first, dtype), Operand(second, dtype)
-        none = Operand(first[:0], dtype), Operand(second[:0], dtype)
+        operands = Operand(first, dtype), Operand(second, dtype)
+        empty_operands = Operand(first[:0], dtype), Operand(second[:0], dtype)
         if self.tensors:
-            yield self._case(self.call, f"{dtype} tensors", *both)
-            yield self._case(self.call, f"{dtype} empty", *none)
+            yield self._case(self.call, f"{dtype} tensors", *operands)
+            yield self._case(self.call, f"{dtype} empty", *empty_operands)
         if self.inplace:
-            yield self._case(self.inplace, f"{dtype} in place", *both)
+            yield self._case(self.inplace, f"{dtype} in place", *operands)
 
     def _of_numbers(self, dtype: str, values: Array) -> Iterator[Case]:
         for number in self.chosen or _numbers(dtype):
             operand = _number(number)
             common = common_type([Operand(values, dtype), operand])
-            kept, _ = self._usable(values, cast(operand.values, common))
+            usable_values, _ = self._usable(values, cast(operand.values, common))
             label = f"{dtype} number {number}"
-            yield self._case(self.call, label, Operand(kept, dtype), operand)
+            yield self._case(self.call, label, Operand(usable_values, dtype), operand)
             if self.reverse:
                 label = f"number {number} {dtype}"
                 yield self._case(self.reverse, label, operand, Operand(values, dtype))

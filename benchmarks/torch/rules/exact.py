@@ -85,8 +85,8 @@ def each(
 
     def make(row: Row, dtype: str) -> Iterator[Case]:
         for call, operands, expected in cases:
-            made = tuple(operands(dtype))
-            values = [operand.values for operand in made]
-            yield Case(call, made, tuple(expected(dtype, *values)), label=dtype)
+            case_operands = tuple(operands(dtype))
+            values = [operand.values for operand in case_operands]
+            yield Case(call, case_operands, tuple(expected(dtype, *values)), label=dtype)
 
     return make

@@ -15,14 +15,14 @@ def run(command: Sequence[str], out: Path, options: Sequence[str]) -> bool:
     running = Path(f"{out}.running")
     running.unlink(missing_ok=True)
     for _ in range(_MOST_PROCESSES):
-        done = subprocess.run([*command, str(out), *options], env=dict(os.environ), check=False)
-        if done.returncode == 0:
+        process = subprocess.run([*command, str(out), *options], env=dict(os.environ), check=False)
+        if process.returncode == 0:
             return True
-        if done.returncode == _CONTEXT_FAILED:
+        if process.returncode == _CONTEXT_FAILED:
             continue
         if not running.exists():
             return False
-        record_loss(out, running, done.returncode)
+        record_loss(out, running, process.returncode)
     return False
 
 

@@ -25,7 +25,7 @@ class Block(nn.Module):
         batch, length, width = x.shape
         mixed = self.queries_keys_values(self.before_attention(x))
         query, key, value = (
-            one.view(batch, length, self.heads, -1).transpose(1, 2) for one in mixed.chunk(3, -1)
+            part.view(batch, length, self.heads, -1).transpose(1, 2) for part in mixed.chunk(3, -1)
         )
         attention = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.projection(attention.transpose(1, 2).reshape(batch, length, width))

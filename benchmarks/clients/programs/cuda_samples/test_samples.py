@@ -39,7 +39,7 @@ def _cmake(sample):
     for name, value in re.findall(r"\bset\((\w+)\s+\"?([^\s\")]+)\"?\s*\)", text):
         values[name] = value
     for _ in range(3):
-        text = re.sub(r"\$\{(\w+)\}", lambda found: values.get(found[1], found[0]), text)
+        text = re.sub(r"\$\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)
     return text
 
 
@@ -54,10 +54,10 @@ def _sources(folder):
 
 def _compile(folder, *arguments):
     command = [*TESSERA, "cc", "-w", "-arch=sm_90", f"-I{ROOT / 'Common'}", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        found = re.search(r"error: (.+)|(undefined reference to .+)", done.stderr)
-        text = found[0] if found else done.stderr
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if process.returncode:
+        match = re.search(r"error: (.+)|(undefined reference to .+)", process.stderr)
+        text = match[0] if match else process.stderr
         pytest.fail("not compiled: " + text.replace("'", "`"), pytrace=False)
 
 
@@ -100,21 +100,25 @@ def _build(sample, folder):
 def _run(folder, program, arguments):
     command = [f"./{program}", *arguments]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, errors="replace",
             check=False, timeout=LIMIT_S, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         pytest.fail(f"exceeds {LIMIT_S} s", pytrace=False)
-    print(done.stdout)
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()] or [""]
-    said = [line for line in done.stderr.splitlines() if "has not ended after" not in line]
-    ours = [line for line in said if line.startswith("tessera: ")]
-    if done.returncode == WAIVED:
+    print(process.stdout)
+    lines = [line for line in (process.stdout + process.stderr).splitlines() if line.strip()] or [
+        ""
+    ]
+    error_lines = [
+        line for line in process.stderr.splitlines() if "has not ended after" not in line
+    ]
+    ours = [line for line in error_lines if line.startswith("tessera: ")]
+    if process.returncode == WAIVED:
         pytest.skip(lines[-1])
-    if done.returncode:
-        last = (ours or said or lines)[-1].replace("'", "`")
-        pytest.fail(f"{program}: status {done.returncode}: {last}", pytrace=False)
+    if process.returncode:
+        last = (ours or error_lines or lines)[-1].replace("'", "`")
+        pytest.fail(f"{program}: status {process.returncode}: {last}", pytrace=False)
 
 
 @pytest.mark.parametrize("sample", _samples(), ids=lambda sample: sample.name)

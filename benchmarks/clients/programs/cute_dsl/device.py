@@ -16,9 +16,9 @@ _SWIZZLES = {
 
 
 def _check(results):
-    error, *rest = results
+    error, *values = results
     assert error == driver.CUresult.CUDA_SUCCESS, error
-    return rest[0] if rest else None
+    return values[0] if values else None
 
 
 class Device:
@@ -63,21 +63,21 @@ class Device:
 
     def launch(self, kernel, *parameters):
         """Launch an exported kernel and wait for its end; each parameter is its bytes."""
-        assert [len(one) for one in parameters] == kernel.parameters
+        assert [len(parameter) for parameter in parameters] == kernel.parameters
         module = _check(driver.cuModuleLoadData(kernel.ptx + b"\0"))
         function = _check(driver.cuModuleGetFunction(module, kernel.name.encode()))
-        most = _check(driver.cuDeviceGetAttribute(_MOST, self._device))
-        _check(driver.cuFuncSetAttribute(function, _DYNAMIC, most))
+        max_shared_bytes = _check(driver.cuDeviceGetAttribute(_MOST, self._device))
+        _check(driver.cuFuncSetAttribute(function, _DYNAMIC, max_shared_bytes))
         config = driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = kernel.grid
         config.blockDimX, config.blockDimY, config.blockDimZ = kernel.block
-        config.sharedMemBytes, config.hStream = most, 0
+        config.sharedMemBytes, config.hStream = max_shared_bytes, 0
         cluster = driver.CUlaunchAttribute()
         cluster.id = _CLUSTER
         for axis, size in zip("xyz", kernel.cluster, strict=True):
             setattr(cluster.value.clusterDim, axis, size)
         config.attrs, config.numAttrs = [cluster], int(max(kernel.cluster) > 1)
         stored = [ctypes.create_string_buffer(data, len(data)) for data in parameters]
-        pointers = (ctypes.c_void_p * len(stored))(*(ctypes.addressof(one) for one in stored))
+        pointers = (ctypes.c_void_p * len(stored))(*(ctypes.addressof(buffer) for buffer in stored))
         _check(driver.cuLaunchKernelEx(config, function, ctypes.addressof(pointers), 0))
         _check(driver.cuCtxSynchronize())

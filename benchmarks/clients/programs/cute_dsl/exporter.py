@@ -36,9 +36,9 @@ class Exported:
     boxes: Sequence[Sequence[int]]
 
 
-def _sizes(text, what):
+def _sizes(text, prefix):
     """Return the sizes in three dimensions that follow a text; they must be constants."""
-    return tuple(map(int, re.search(what + _SIZES, text).groups()))
+    return tuple(map(int, re.search(prefix + _SIZES, text).groups()))
 
 
 def export(folder, target, example):
@@ -51,17 +51,19 @@ def export(folder, target, example):
         "CUTE_DSL_NO_CACHE": "1",
     }
     command = [sys.executable, str(_COMPILING), str(EXAMPLES), example]
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment, cwd=folder, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     (ptx,), (ir,) = (tuple(folder.glob(f"*.{suffix}")) for suffix in ("ptx", "mlir"))
     text, assembly = ir.read_text(), ptx.read_text()
     cluster = r"launch_cfg\.cluster_dim"
     boxes = []
-    for made in re.findall(r"make_non_exec_tiled_tma\w+\(.*", text):
-        width, rows = map(int, re.search(r"tma_gbasis = <\"\((\d+),(\d+)\):", made).groups())
-        multicast = re.search(r"num_multicast = (\d+)", made)
+    for tma_operation in re.findall(r"make_non_exec_tiled_tma\w+\(.*", text):
+        width, rows = map(
+            int, re.search(r"tma_gbasis = <\"\((\d+),(\d+)\):", tma_operation).groups()
+        )
+        multicast = re.search(r"num_multicast = (\d+)", tma_operation)
         boxes.append((width, rows // int(multicast[1] if multicast else 1)))
     sizes = re.findall(
         r"\.param (?:\.align \d+ )?\.[a-z]+(\d+) \w+_param_\d+(?:\[(\d+)\])?", assembly

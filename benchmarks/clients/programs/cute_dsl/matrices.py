@@ -22,5 +22,5 @@ def multiply(device, kernel, parameters):
     product = addresses[2]
     maps += [b""] * (3 - len(maps))
     device.launch(kernel, *parameters(*maps, struct.pack("<Q", product)))
-    found = device.get(product, a.shape, a.dtype).astype(np.float64)
-    return found, a.astype(np.float64) @ b.astype(np.float64).T
+    actual_product = device.get(product, a.shape, a.dtype).astype(np.float64)
+    return actual_product, a.astype(np.float64) @ b.astype(np.float64).T

@@ -14,5 +14,5 @@ def test_fp16_gemm(device, tmp_path, tutorial):
         # the first one has the flags of the product, all of which are off at launch
         return bytes(kernel.parameters[0]), a, b, c or product
 
-    found, expected = multiply(device, kernel, parameters)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    actual_product, expected = multiply(device, kernel, parameters)
+    np.testing.assert_allclose(actual_product, expected, rtol=1e-3, atol=1e-3)

@@ -23,9 +23,9 @@ ERROR = re.compile(
 
 @functools.cache
 def _toolkit():
-    done = subprocess.run([*TESSERA, "libdir"], capture_output=True, text=True, check=True)
+    process = subprocess.run([*TESSERA, "libdir"], capture_output=True, text=True, check=True)
     return Toolkit(
-        Path(os.environ["CUTLASS"]), Path(os.environ["CUTLASS_CUDA"]), Path(done.stdout.strip())
+        Path(os.environ["CUTLASS"]), Path(os.environ["CUTLASS_CUDA"]), Path(process.stdout.strip())
     )
 
 
@@ -58,19 +58,21 @@ def run_unit(program, test):
         pytest.fail(built, pytrace=False)
     command = [str(built), f"--gtest_filter={test}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        process = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=LIMIT_S
+        )
     except subprocess.TimeoutExpired:
         pytest.fail(f"exceeds {LIMIT_S} s", pytrace=False)
-    print(done.stdout[-3000:], done.stderr[-3000:])
-    if "[  SKIPPED ]" in done.stdout:
+    print(process.stdout[-3000:], process.stderr[-3000:])
+    if "[  SKIPPED ]" in process.stdout:
         pytest.skip("the test skips itself")
-    if not done.returncode and not RAN.search(done.stdout):
+    if not process.returncode and not RAN.search(process.stdout):
         pytest.skip("not compiled for this target")
-    if done.returncode < 0:
-        pytest.fail(f"ended by signal {-done.returncode}", pytrace=False)
-    whole = done.stdout + done.stderr
-    if done.returncode and (error := ERROR.search(whole)):
+    if process.returncode < 0:
+        pytest.fail(f"ended by signal {-process.returncode}", pytrace=False)
+    whole = process.stdout + process.stderr
+    if process.returncode and (error := ERROR.search(whole)):
         pytest.fail(error[0].strip().replace("'", "`"), pytrace=False)
-    failure = FAILURE.search(done.stdout)
-    found = " ".join(failure[1].split()) if failure else whole[-300:]
-    assert not done.returncode, f"not equal: {found}"
+    failure = FAILURE.search(process.stdout)
+    failure_text = " ".join(failure[1].split()) if failure else whole[-300:]
+    assert not process.returncode, f"not equal: {failure_text}"

@@ -14,9 +14,15 @@ _ERROR = re.compile(r"(?:fatal )?error *: (.+)|(undefined reference to .+)")
 _WHOLE = re.compile(r'^#include "(/.+\.cu)"$', re.MULTILINE)
 _OPTIONS = (
     # As a release build, which is CUTLASS's default: without NDEBUG, pipelines execute `brkpt`.
-    *("-std=c++17", "-w", "-DNDEBUG", "-Xcompiler", "-O1"),
-    *("-DCUTLASS_VERSIONS_GENERATED", "-DCUTLASS_ENABLE_TENSOR_CORE_MMA=1"),
-    *("-DCUTLASS_TEST_LEVEL=0", "-DCUTLASS_TEST_ENABLE_CACHED_RESULTS=0"),
+    "-std=c++17",
+    "-w",
+    "-DNDEBUG",
+    "-Xcompiler",
+    "-O1",
+    "-DCUTLASS_VERSIONS_GENERATED",
+    "-DCUTLASS_ENABLE_TENSOR_CORE_MMA=1",
+    "-DCUTLASS_TEST_LEVEL=0",
+    "-DCUTLASS_TEST_ENABLE_CACHED_RESULTS=0",
 )
 _DEVICE_OPTIONS = ("--expt-relaxed-constexpr", "--expt-extended-lambda")
 
@@ -26,8 +32,11 @@ _DEVICE_OPTIONS = ("--expt-relaxed-constexpr", "--expt-extended-lambda")
 PROGRAMS: dict[str, dict[str, tuple[str, ...]]] = {
     "80": {
         "cute": (
-            *("cute/ampere/ldsm.cu", "cute/ampere/cp_sync.cu", "cute/ampere/tiled_cp_async.cu"),
-            *("cute/turing/movm.cu", "cute/layout/layout_operator.cu"),
+            "cute/ampere/ldsm.cu",
+            "cute/ampere/cp_sync.cu",
+            "cute/ampere/tiled_cp_async.cu",
+            "cute/turing/movm.cu",
+            "cute/layout/layout_operator.cu",
             "cute/volta/vectorization_auto.cu",
         ),
         "epilogue": ("epilogue/thread/linear_combination.cu", "epilogue/thread/activation.cu"),
@@ -47,7 +56,8 @@ PROGRAMS: dict[str, dict[str, tuple[str, ...]]] = {
         "cute_bulk_store": ("cute/hopper/bulk_store.cu",),
         "cute_store": ("cute/hopper/tma_store.cu",),
         "pipeline": (
-            *("pipeline/pipeline_async.cu", "pipeline/pipeline_tma_async.cu"),
+            "pipeline/pipeline_async.cu",
+            "pipeline/pipeline_tma_async.cu",
             "pipeline/sequence_barrier.cu",
         ),
         "specialized": (
@@ -109,10 +119,18 @@ class Toolkit:
         main = (self.units / "test_unit.cpp", self.units / "common" / "filter_architecture.cpp")
         objects = [self._make(folder, path, "-c") for path in main]
         options = [
-            *("-gencode", f"arch=compute_{target},code=compute_{target}", *_DEVICE_OPTIONS),
+            "-gencode",
+            f"arch=compute_{target},code=compute_{target}",
+            *_DEVICE_OPTIONS,
             f'-DCUTLASS_TARGET_NAME="{name}"',
-            *("-cudart", "shared", "-L", str(self._links(folder)), "-L", str(self.cuda / "lib")),
-            *("-Xlinker", "--allow-shlib-undefined"),
+            "-cudart",
+            "shared",
+            "-L",
+            str(self._links(folder)),
+            "-L",
+            str(self.cuda / "lib"),
+            "-Xlinker",
+            "--allow-shlib-undefined",
         ]
         libraries = ("-lgtest", "-lcuda", "-lpthread")
         return self._make(folder, source, *options, *map(str, objects), *libraries)
@@ -122,24 +140,24 @@ class Toolkit:
         command = [str(self.cuda / "bin" / "nvcc"), *_OPTIONS, *self._include()]
         whole = [*command, *options, source.read_text()]
         whole.append((self.checkout / "include" / "cutlass" / "version.h").read_text())
-        whole += [Path(found).read_text() for found in _WHOLE.findall(whole[-2])]
-        made = (
+        whole += [Path(included_file).read_text() for included_file in _WHOLE.findall(whole[-2])]
+        output_file = (
             folder / f"{source.stem}-{hashlib.sha256(chr(0).join(whole).encode()).hexdigest()[:12]}"
         )
         if "-c" in options:
-            made = made.with_suffix(".o")
-        if made.exists():
-            return made
-        unfinished = made.with_name(f"{made.stem}.part{made.suffix}")
-        done = subprocess.run(
+            output_file = output_file.with_suffix(".o")
+        if output_file.exists():
+            return output_file
+        unfinished = output_file.with_name(f"{output_file.stem}.part{output_file.suffix}")
+        process = subprocess.run(
             [*command, "-o", str(unfinished), str(source), *options],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if done.returncode:
-            lines = done.stdout + done.stderr
+        if process.returncode:
+            lines = process.stdout + process.stderr
             error = _ERROR.search(lines)
             raise NotCompiled(error[0] if error else lines[-500:])
-        return unfinished.rename(made)
+        return unfinished.rename(output_file)
 
     def unite(self, files: tuple[str, ...]) -> str:
         """Return one source of several files, each in a namespace of its own.
@@ -148,9 +166,9 @@ class Toolkit:
         """
         paths = [self.units / file for file in files]
         headers = dict.fromkeys(
-            _resolve(found, path.parent)
+            _resolve(include, path.parent)
             for path in paths
-            for found in _INCLUDE.findall(path.read_text())
+            for include in _INCLUDE.findall(path.read_text())
         )
         lines = [f"#include {header}" for header in headers]
         if len(paths) == 1:
@@ -161,8 +179,11 @@ class Toolkit:
 
     def _include(self) -> list[str]:
         folders = (
-            *(self.units, self.units / "common", self.checkout / "include"),
-            *(self.checkout / "tools" / "util" / "include", self.cuda / "include" / "cccl"),
+            self.units,
+            self.units / "common",
+            self.checkout / "include",
+            self.checkout / "tools" / "util" / "include",
+            self.cuda / "include" / "cccl",
         )
         return [f"-I{path}" for path in folders]
 
@@ -190,8 +211,8 @@ def has_googletest() -> bool:
     compiler = shutil.which("g++")
     if compiler is None:
         return False
-    done = subprocess.run(
+    process = subprocess.run(
         [compiler, "-x", "c++", "-fsyntax-only", "-include", "gtest/gtest.h", os.devnull],
         capture_output=True, check=False,
     )  # fmt: skip
-    return not done.returncode
+    return not process.returncode

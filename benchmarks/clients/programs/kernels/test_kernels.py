@@ -28,14 +28,14 @@ COMPARED = re.compile(r"^([1-9]\d*) values compared, 0 different$", re.MULTILINE
 
 def _programs():
     """Return the sources of each program by name; those in the folder ``separate`` are one."""
-    found = {path.stem: [path] for path in sorted(ROOT.glob("*/*.cu"))}
-    separate = [found.pop(path.stem)[0] for path in sorted(ROOT.glob("separate/*.cu"))]
-    return {**found, "separate": separate}
+    programs = {path.stem: [path] for path in sorted(ROOT.glob("*/*.cu"))}
+    separate = [programs.pop(path.stem)[0] for path in sorted(ROOT.glob("separate/*.cu"))]
+    return {**programs, "separate": separate}
 
 
 def _libraries():
-    done = subprocess.run([*TESSERA, "libdir"], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    process = subprocess.run([*TESSERA, "libdir"], capture_output=True, text=True, check=True)
+    return process.stdout.strip()
 
 
 def _compile(name, sources, output):
@@ -53,9 +53,9 @@ def _compile(name, sources, output):
     else:
         command = [*TESSERA, "cc", f"-arch=sm_{target}"]
     command += [*FOR_ALL, *OPTIONS.get(name, ()), "-o", str(output), *map(str, sources)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stdout + done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        lines = process.stdout + process.stderr
         error = re.search(r"error *: (.+)|(undefined reference to .+)", lines)
         text = error[0] if error else lines[-500:]
         pytest.fail("not compiled: " + text.replace("'", "`"), pytrace=False)
@@ -66,12 +66,12 @@ def test_kernel(name, sources, tmp_path):
     program = tmp_path / name
     _compile(name, sources, program)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [str(program)], capture_output=True, text=True, check=False, timeout=LIMIT_S
         )
     except subprocess.TimeoutExpired:
         pytest.fail(f"exceeds {LIMIT_S} s", pytrace=False)
-    print(done.stdout, done.stderr)
-    if done.returncode or not COMPARED.search(done.stdout):
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines() or [""]
-        pytest.fail(f"status {done.returncode}: " + last[-1].replace("'", "`"), pytrace=False)
+    print(process.stdout, process.stderr)
+    if process.returncode or not COMPARED.search(process.stdout):
+        last = (process.stderr.strip() or process.stdout.strip()).splitlines() or [""]
+        pytest.fail(f"status {process.returncode}: " + last[-1].replace("'", "`"), pytrace=False)

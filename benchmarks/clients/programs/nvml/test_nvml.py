@@ -37,9 +37,9 @@ def test_pynvml_reports_the_slice(gpu):
 
 
 def _run(*command):
-    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def test_gpustat_shows_the_gpu():

@@ -19,25 +19,37 @@ _REFUSED = (
     "CUBLAS_STATUS_NOT_SUPPORTED",
     "CUDNN failure 3000",
     "CUFFT failure 16",
-    *("GEMM failed: 15", "norm_desc_.Set", "Conflicting session"),
+    "GEMM failed: 15",
+    "norm_desc_.Set",
+    "Conflicting session",
 )
 _NOT_TAKEN = (
-    *("fallback", "not been placed", "NOT_IMPLEMENTED", "is not a registered"),
-    *("Provider type for", "is not currently registered or supported"),
+    "fallback",
+    "not been placed",
+    "NOT_IMPLEMENTED",
+    "is not a registered",
+    "Provider type for",
+    "is not currently registered or supported",
 )
 # Results of ONNX Runtime's own that are not ONNX's: its CPU provider resizes alike, and its
 # attention kernel aligns a causal mask with the last key, as recomputed with numpy.
 _OTHERWISE = frozenset(
     (
-        *("test_resize_downsample_scales_cubic_align_corners", "test_attention_3d_causal"),
-        *("test_resize_downsample_scales_linear_align_corners", "test_attention_4d_causal"),
+        "test_resize_downsample_scales_cubic_align_corners",
+        "test_attention_3d_causal",
+        "test_resize_downsample_scales_linear_align_corners",
+        "test_attention_4d_causal",
     )
 )
 # Limits of the provider's and of the Python interface, which they report themselves.
 _LIMITS = (
-    *("Unsupported quantization type", "can't be converted to MLDataType", "softcap requires"),
-    *("qk_matmul_output_mode other than", "inconsistent total_sequence_length"),
-    *("Can't reduce on dim with value of 0", "Training mode does not support"),
+    "Unsupported quantization type",
+    "can't be converted to MLDataType",
+    "softcap requires",
+    "qk_matmul_output_mode other than",
+    "inconsistent total_sequence_length",
+    "Can't reduce on dim with value of 0",
+    "Training mode does not support",
 )
 
 
@@ -86,9 +98,9 @@ def _data(case, graph):
     """Yield the inputs and expected outputs of a case, which is in files or in memory."""
     if case.model_dir is None:
         for inputs, outputs in case.data_sets:
-            if not all(isinstance(one, np.ndarray | np.generic) for one in (*inputs, *outputs)):
+            if not all(isinstance(array, np.ndarray | np.generic) for array in (*inputs, *outputs)):
                 pytest.skip("an input or output is no tensor")
-            yield [np.asarray(one) for one in inputs], [np.asarray(one) for one in outputs]
+            yield [np.asarray(array) for array in inputs], [np.asarray(array) for array in outputs]
         return
     for folder in sorted(Path(case.model_dir).glob("test_data_set_*")):
         yield (
@@ -106,8 +118,8 @@ def test_node(name):
     session = _session(model.SerializeToString())
     for inputs, outputs in _data(case, model.graph):
         names = [value.name for value in model.graph.input]
-        found = _run(session, dict(zip(names, inputs, strict=True)))
-        for actual, expected in zip(found, outputs, strict=True):
+        actual_outputs = _run(session, dict(zip(names, inputs, strict=True)))
+        for actual, expected in zip(actual_outputs, outputs, strict=True):
             if expected.dtype.kind not in "biufc":
                 assert np.array_equal(actual, expected)
                 continue

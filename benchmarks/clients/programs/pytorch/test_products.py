@@ -12,8 +12,8 @@ def _numbers(*shape, dtype=torch.float32):
 
 
 def _check(function, *inputs, dtype=torch.float32):
-    actual = function(*(one.to("cuda") for one in inputs)).cpu()
-    expected = function(*(one.double() for one in inputs))
+    actual = function(*(tensor.to("cuda") for tensor in inputs)).cpu()
+    expected = function(*(tensor.double() for tensor in inputs))
     tolerance = _TOLERANCES[dtype]
     torch.testing.assert_close(actual.double(), expected, atol=tolerance, rtol=tolerance)
 
@@ -54,7 +54,9 @@ def test_dot():
 def test_linear_with_relu():
     _check(
         lambda x, w, b: torch._addmm_activation(b, x, w.t()),
-        *(_numbers(16, 24), _numbers(8, 24), _numbers(8)),
+        _numbers(16, 24),
+        _numbers(8, 24),
+        _numbers(8),
     )
 
 

@@ -38,7 +38,7 @@ def test_pinned_memory_and_asynchronous_copies(numbers):
 
 def test_the_allocator_reuses_and_returns_memory():
     torch.cuda.empty_cache()
-    before = torch.cuda.memory_reserved()
+    reserved_bytes = torch.cuda.memory_reserved()
     tensor = torch.empty(1 << 24, dtype=torch.uint8, device="cuda")
     address = tensor.data_ptr()
     assert torch.cuda.memory_allocated() >= 1 << 24
@@ -47,7 +47,7 @@ def test_the_allocator_reuses_and_returns_memory():
     assert again.data_ptr() == address
     del again
     torch.cuda.empty_cache()
-    assert torch.cuda.memory_reserved() == before
+    assert torch.cuda.memory_reserved() == reserved_bytes
 
 
 def test_streams_and_events(numbers):
@@ -125,6 +125,6 @@ def test_statistics_of_two_parts_of_a_batch_join_to_those_of_the_whole():
     whole = torch.nn.BatchNorm2d(3)
     whole(x)
     deviation = (x.var((0, 2, 3), correction=0) + 1e-5).rsqrt()
-    wanted = (x.mean((0, 2, 3)), deviation, whole.running_mean, whole.running_var)
-    for result, value in zip((*joint, *running), wanted, strict=True):
+    expected_statistics = (x.mean((0, 2, 3)), deviation, whole.running_mean, whole.running_var)
+    for result, value in zip((*joint, *running), expected_statistics, strict=True):
         torch.testing.assert_close(result.cpu(), value, rtol=1e-5, atol=1e-5)

@@ -23,32 +23,32 @@ SAME_PART = 0.98
 
 
 def _examples():
-    found = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py")
-    return {str(path.relative_to(ROOT)): path for path in found}
+    paths = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py")
+    return {str(path.relative_to(ROOT)): path for path in paths}
 
 
 def _run(example, architecture, folder):
     output = folder / f"{architecture}.npz"
     command = [sys.executable, str(RUN), str(example), architecture, str(output)]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, check=False, timeout=LIMIT_S
         )
     except subprocess.TimeoutExpired:
         pytest.fail(f"{architecture}: exceeds {LIMIT_S} s", pytrace=False)
-    lines = [line for line in done.stderr.splitlines() if line.strip()] or [""]
-    missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", done.stderr)
+    lines = [line for line in process.stderr.splitlines() if line.strip()] or [""]
+    missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", process.stderr)
     if missing:
         pytest.skip(f"needs the package {missing[1]}")
-    if done.returncode == COMPUTES_NOTHING:
+    if process.returncode == COMPUTES_NOTHING:
         pytest.skip("computes nothing with a kernel")
-    if done.returncode and architecture == "cpu":
+    if process.returncode and architecture == "cpu":
         pytest.skip(f"ends on the CPU too: {lines[-1]}")
-    if done.returncode:
-        print(done.stderr)
-        pytest.fail(f"status {done.returncode}: {lines[-1]}", pytrace=False)
+    if process.returncode:
+        print(process.stderr)
+        pytest.fail(f"status {process.returncode}: {lines[-1]}", pytrace=False)
     with np.load(output) as arrays:
-        return [arrays[name] for name in arrays.files], done.stdout
+        return [arrays[name] for name in arrays.files], process.stdout
 
 
 def _compare(drawn, expected, is_random):
@@ -62,8 +62,8 @@ def _compare(drawn, expected, is_random):
     if is_random:
         return abs(drawn.mean() - expected.mean()) <= 0.1 * span
     return any(
-        np.mean(np.abs(one - other) <= 0.01 * span) >= SAME_PART
-        for one, other in (
+        np.mean(np.abs(drawn_values - expected_values) <= 0.01 * span) >= SAME_PART
+        for drawn_values, expected_values in (
             (drawn, expected),
             (np.sort(drawn, axis=None), np.sort(expected, axis=None)),
         )
@@ -80,13 +80,15 @@ def test_example(name, tmp_path):
     drawn, printed = _run(example, "cuda", tmp_path)
     is_random = RANDOM.search(text) is not None
     if not is_random:
-        numbers, others = (
+        numbers, expected_numbers = (
             [float(number) for number in NUMBER.findall(text)] for text in (printed, expected_text)
         )
         if "print_ir" not in text:
-            np.testing.assert_allclose(numbers, others, rtol=2e-2, atol=1e-5)
+            np.testing.assert_allclose(numbers, expected_numbers, rtol=2e-2, atol=1e-5)
     assert len(drawn) == len(expected)
-    for i, (array, other) in enumerate(zip(drawn, expected, strict=True)):
-        assert _compare(array, other, is_random), f"array {i} differs in value from the CPU's"
+    for i, (array, expected_array) in enumerate(zip(drawn, expected, strict=True)):
+        assert _compare(array, expected_array, is_random), (
+            f"array {i} differs in value from the CPU's"
+        )
     if not drawn and not NUMBER.search(expected_text) and expected_text != printed:
         pytest.fail("prints something else than on the CPU", pytrace=False)

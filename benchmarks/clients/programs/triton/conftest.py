@@ -49,7 +49,7 @@ def load(tmp_path, monkeypatch):
     stock = triton.autotune
 
     def autotune(configs, **rest):
-        return lambda fn: _FirstThatFits([stock([one], **rest)(fn) for one in configs])
+        return lambda fn: _FirstThatFits([stock([config], **rest)(fn) for config in configs])
 
     monkeypatch.setattr(triton, "autotune", autotune)
     libraries = tmp_path / "third_party" / "nvidia" / "backend"

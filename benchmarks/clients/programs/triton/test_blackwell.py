@@ -110,5 +110,5 @@ def test_10_block_scaled_matmul(load, kind):
 def test_11_programmatic_dependent_launch(load, dependent):
     module = load("11")
     x, y = _random.random((2, 4096), np.float32)
-    found = module.add(_on_device(x), _on_device(y), dependent).numpy()
-    np.testing.assert_array_equal(found, x + y)
+    sums = module.add(_on_device(x), _on_device(y), dependent).numpy()
+    np.testing.assert_array_equal(sums, x + y)

@@ -70,11 +70,11 @@ _CASES = (
      _SCALED | {"BLOCK_N": 128, "BLOCK_K": 128, "a_format": "nvfp4", "b_format": "nvfp4"}),
     *(("11", "mma_scaled_pipelined",
        _SCALED | {"M": 256, "N": 256, "b_format": "mxfp8",
-                  "impl_kernel": f"mma_scaled_{way}_kernel"})
-      for way in ("pipelined", "warp_specialized")),
+                  "impl_kernel": f"mma_scaled_{variant}_kernel"})
+      for variant in ("pipelined", "warp_specialized")),
     *(("12", "op", {"M": 304, "N": 304, "K": 128, "use_clc": clc}) for clc in (True, False)),
-    *(("13", f"tma_im2col_{way}", {})
-      for way in ("simple", "padded", "offset", "multi_batch", "multi_batch_padded")),
+    *(("13", f"tma_im2col_{variant}", {})
+      for variant in ("simple", "padded", "offset", "multi_batch", "multi_batch_padded")),
     ("13", "conv2d_tma_im2col", _CONV),
     ("13", "conv2d_tma_im2col", _CONV | {"N": 2, "R": 1, "S": 1, "stride": 2, "padding": 0}),
     ("14", "multicta_softmax_f32", {"M": 16, "N": 256}),
@@ -108,19 +108,19 @@ def fresh_knobs():
 
 
 @pytest.mark.parametrize(
-    ("number", "name", "given"), _CASES, ids=[f"{number}-{name}" for number, name, _ in _CASES]
+    ("number", "name", "arguments"), _CASES, ids=[f"{number}-{name}" for number, name, _ in _CASES]
 )
-def test_gluon(load_gluon, fresh_knobs, number, name, given):
-    module, given = load_gluon(number), dict(given)
+def test_gluon(load_gluon, fresh_knobs, number, name, arguments):
+    module, arguments = load_gluon(number), dict(arguments)
     test = getattr(module, f"test_{name}")
     for mark in test.pytestmark if hasattr(test, "pytestmark") else ():
         if mark.name == "skipif" and mark.args[0]:
             pytest.skip(mark.kwargs["reason"])
-    if "SchedulerImpl" in given:
+    if "SchedulerImpl" in arguments:
         schedulers = getattr(module, "schedulers", None) or module.t7.schedulers
-        given["SchedulerImpl"] = schedulers[given["SchedulerImpl"]]
-    if "impl_kernel" in given:
-        given["impl_kernel"] = getattr(module, given["impl_kernel"])
+        arguments["SchedulerImpl"] = schedulers[arguments["SchedulerImpl"]]
+    if "impl_kernel" in arguments:
+        arguments["impl_kernel"] = getattr(module, arguments["impl_kernel"])
     if number == "09" and name.startswith("async"):
-        given["fresh_knobs"] = fresh_knobs
-    test(**given)
+        arguments["fresh_knobs"] = fresh_knobs
+    test(**arguments)

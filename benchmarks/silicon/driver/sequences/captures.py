@@ -159,33 +159,33 @@ def exchange(rig: Rig) -> None:
 )
 def fork_capture(rig: Rig, how: str) -> None:
     api = rig.api
-    one, two = (api.make("cuStreamCreate", 1) for _ in range(2))
+    origin_stream, forked_stream = (api.make("cuStreamCreate", 1) for _ in range(2))
     fork, join = (api.make("cuEventCreate", 2) for _ in range(2))
     outside = api.make("cuEventCreate", 2)
-    api.call("cuEventRecord", outside, two)
-    api("cuStreamBeginCapture_v2", one, 0)
-    api("cuEventRecord", fork, one)
-    api("cuStreamWaitEvent", two, fork, 0)
-    api("cuStreamIsCapturing", two, Out("u32"))
-    api("cuLaunchKernel", rig.function("nothing"), 1, 1, 1, 1, 1, 1, 0, two, 0, 0)
+    api.call("cuEventRecord", outside, forked_stream)
+    api("cuStreamBeginCapture_v2", origin_stream, 0)
+    api("cuEventRecord", fork, origin_stream)
+    api("cuStreamWaitEvent", forked_stream, fork, 0)
+    api("cuStreamIsCapturing", forked_stream, Out("u32"))
+    api("cuLaunchKernel", rig.function("nothing"), 1, 1, 1, 1, 1, 1, 0, forked_stream, 0, 0)
     if how == "waits for outside":
-        api("cuStreamWaitEvent", two, outside, 0)
+        api("cuStreamWaitEvent", forked_stream, outside, 0)
     if how in ("joined", "joined late"):
-        api("cuEventRecord", join, two)
+        api("cuEventRecord", join, forked_stream)
         if how == "joined late":
-            api("cuLaunchKernel", rig.function("nothing"), 1, 1, 1, 1, 1, 1, 0, two, 0, 0)
-        api("cuStreamWaitEvent", one, join, 0)
+            api("cuLaunchKernel", rig.function("nothing"), 1, 1, 1, 1, 1, 1, 0, forked_stream, 0, 0)
+        api("cuStreamWaitEvent", origin_stream, join, 0)
     if how == "destroyed":
-        api("cuStreamDestroy_v2", two)
+        api("cuStreamDestroy_v2", forked_stream)
     if how == "ended by other":
-        api("cuStreamEndCapture", two, Out())
+        api("cuStreamEndCapture", forked_stream, Out())
     graph = Out()
-    api("cuStreamEndCapture", one, graph)
+    api("cuStreamEndCapture", origin_stream, graph)
     if graph.show() == "made":
         api("cuGraphGetNodes", graph.value, 0, Out("u64"))
-    api("cuStreamQuery", one)
+    api("cuStreamQuery", origin_stream)
     if how != "destroyed":
-        api("cuStreamIsCapturing", two, Out("u32"))
+        api("cuStreamIsCapturing", forked_stream, Out("u32"))
 
 
 @TABLE.each((0, 1, 2, 3))

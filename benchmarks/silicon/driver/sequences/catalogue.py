@@ -24,13 +24,13 @@ def questions() -> list[str]:
     return [name for table in tables() for name in table.found]
 
 
-def restore(here: Rig) -> bool:
+def restore(gpu_rig: Rig) -> bool:
     """Make the primary context the only one on the stack; return whether it works."""
-    api = here.api
+    api = gpu_rig.api
     for _ in range(8):
         if api.call("cuCtxPopCurrent_v2", 0)[0]:
             break
-    if api.call("cuCtxSetCurrent", here.context)[0]:
+    if api.call("cuCtxSetCurrent", gpu_rig.context)[0]:
         return False
     for stream in list(api.streams):
         api.call("cuStreamDestroy_v2", stream)
@@ -39,14 +39,14 @@ def restore(here: Rig) -> bool:
 
 def ask(question: str) -> list[list[Any]]:
     """Return the rows of a sequence."""
-    here = rig()
-    here.api.take()
-    table = next(one for one in tables() if question in one.found)
+    gpu_rig = rig()
+    gpu_rig.api.take()
+    table = next(candidate for candidate in tables() if question in candidate.found)
     try:
-        table.run(question, here)
+        table.run(question, gpu_rig)
     except Exception as err:  # noqa: BLE001 - the tool's own mistake must not end the recording
-        here.api.note("exception", type(err).__name__, str(err))
-    rows = here.api.take()
-    if not restore(here):
+        gpu_rig.api.note("exception", type(err).__name__, str(err))
+    rows = gpu_rig.api.take()
+    if not restore(gpu_rig):
         raise ContextLost(rows)
     return rows

@@ -35,47 +35,52 @@ def on_device(rig: Rig, device: int) -> None:
 @TABLE.once
 def stack(rig: Rig) -> None:
     api, out = rig.api, Out()
-    one = api.make("cuCtxCreate_v2", 0, 0)
-    two = api.make("cuCtxCreate_v2", 0, 0)
-    api("cuCtxPushCurrent_v2", one)
-    api("cuCtxPushCurrent_v2", one)
+    first_context = api.make("cuCtxCreate_v2", 0, 0)
+    second_context = api.make("cuCtxCreate_v2", 0, 0)
+    api("cuCtxPushCurrent_v2", first_context)
+    api("cuCtxPushCurrent_v2", first_context)
     api("cuCtxPushCurrent_v2", 0)
     for _ in range(5):
         api("cuCtxPopCurrent_v2", out)
-        api.note("popped", {one: "one", two: "two", rig.context: "primary"}.get(out.value, "none"))
-    api("cuCtxSetCurrent", one)
-    api("cuCtxDestroy_v2", two)
-    api("cuCtxDestroy_v2", one)
+        api.note(
+            "popped",
+            {first_context: "one", second_context: "two", rig.context: "primary"}.get(
+                out.value, "none"
+            ),
+        )
+    api("cuCtxSetCurrent", first_context)
+    api("cuCtxDestroy_v2", second_context)
+    api("cuCtxDestroy_v2", first_context)
     api("cuCtxGetCurrent", Out())
     api("cuCtxSynchronize")
-    api("cuCtxSetCurrent", one)
+    api("cuCtxSetCurrent", first_context)
 
 
 @TABLE.once
 def use_destroyed(rig: Rig) -> None:
-    api, one = rig.api, rig.api.make("cuCtxCreate_v2", 0, 0)
+    api, context = rig.api, rig.api.make("cuCtxCreate_v2", 0, 0)
     api("cuCtxPopCurrent_v2", Out())
-    api("cuCtxDestroy_v2", one)
+    api("cuCtxDestroy_v2", context)
     for name in ("cuCtxSetCurrent", "cuCtxPushCurrent_v2", "cuCtxDestroy_v2"):
-        api(name, one)
-    api("cuCtxGetApiVersion", one, Out("u32"))
-    api("cuCtxGetId", one, Out())
-    api("cuCtxEnablePeerAccess", one, 0)
+        api(name, context)
+    api("cuCtxGetApiVersion", context, Out("u32"))
+    api("cuCtxGetId", context, Out())
+    api("cuCtxEnablePeerAccess", context, 0)
 
 
 @TABLE.once
 def destroyed_under(rig: Rig) -> None:
     api = rig.api
-    one = api.make("cuCtxCreate_v2", 0, 0)
+    first_context = api.make("cuCtxCreate_v2", 0, 0)
     place = api.make("cuMemAlloc_v2", 64)
     stream = api.make("cuStreamCreate", 0)
-    two = api.make("cuCtxCreate_v2", 0, 0)
-    api("cuCtxDestroy_v2", one)
+    second_context = api.make("cuCtxCreate_v2", 0, 0)
+    api("cuCtxDestroy_v2", first_context)
     api("cuMemFree_v2", place)
     api("cuCtxPopCurrent_v2", Out())
     api("cuCtxGetCurrent", Out())
     api("cuCtxSynchronize")
-    api("cuCtxDestroy_v2", two)
+    api("cuCtxDestroy_v2", second_context)
     del stream
 
 
@@ -101,13 +106,13 @@ def attach(rig: Rig, flags: int) -> None:
     api, out = rig.api, Out()
     api("cuCtxAttach", out, flags)
     api("cuCtxDetach", rig.context)
-    one = api.make("cuCtxCreate_v2", 0, 0)
+    context = api.make("cuCtxCreate_v2", 0, 0)
     api("cuCtxAttach", out, flags)
-    api.note("same", out.value == one)
-    api("cuCtxDetach", one)
-    api("cuCtxDetach", one)
+    api.note("same", out.value == context)
+    api("cuCtxDetach", context)
+    api("cuCtxDetach", context)
     api("cuCtxGetCurrent", out)
-    api.note("now", out.value == one, out.value == rig.context)
+    api.note("now", out.value == context, out.value == rig.context)
 
 
 @TABLE.each(
@@ -118,27 +123,27 @@ def attach(rig: Rig, flags: int) -> None:
     ]
 )
 def limit(rig: Rig, number: int, value: int) -> None:
-    api, one = rig.api, rig.api.make("cuCtxCreate_v2", 0, 0)
+    api, context = rig.api, rig.api.make("cuCtxCreate_v2", 0, 0)
     api("cuCtxSetLimit", number, value)
     api("cuCtxGetLimit", Out("u64"), number)
-    api("cuCtxDestroy_v2", one)
+    api("cuCtxDestroy_v2", context)
 
 
 @TABLE.each((-1, 0, 1, 2, 3, 4))
 def caches(rig: Rig, value: int) -> None:
-    api, one = rig.api, rig.api.make("cuCtxCreate_v2", 0, 0)
+    api, context = rig.api, rig.api.make("cuCtxCreate_v2", 0, 0)
     for name in ("Cache", "SharedMem"):
         api(f"cuCtxSet{name}Config", value)
         api(f"cuCtxGet{name}Config", Out("i32"))
-    api("cuCtxDestroy_v2", one)
+    api("cuCtxDestroy_v2", context)
 
 
 @TABLE.each((*range(9), 16, 32, 64, 128, 256))
 def flags(rig: Rig, value: int) -> None:
-    api, one = rig.api, rig.api.make("cuCtxCreate_v2", 0, 0)
+    api, context = rig.api, rig.api.make("cuCtxCreate_v2", 0, 0)
     api("cuCtxSetFlags", value)
     api("cuCtxGetFlags", Out("u32"))
-    api("cuCtxDestroy_v2", one)
+    api("cuCtxDestroy_v2", context)
     api("cuDevicePrimaryCtxSetFlags_v2", 0, value)
     api("cuDevicePrimaryCtxGetState", 0, Out("u32"), Out("i32"))
     api.call("cuDevicePrimaryCtxSetFlags_v2", 0, 0)
@@ -167,19 +172,19 @@ def peers(rig: Rig) -> None:
             api("cuDeviceGetP2PAttribute", Out("i32"), number, first, second)
     api("cuCtxEnablePeerAccess", rig.context, 0)
     api("cuCtxDisablePeerAccess", rig.context)
-    other = api.make("cuCtxCreate_v2", 0, 0)
+    other_context = api.make("cuCtxCreate_v2", 0, 0)
     api("cuCtxEnablePeerAccess", rig.context, 0)
     api("cuCtxEnablePeerAccess", rig.context, 1)
-    api("cuCtxEnablePeerAccess", other, 0)
+    api("cuCtxEnablePeerAccess", other_context, 0)
     api("cuCtxDisablePeerAccess", rig.context)
     place = api.make("cuMemAlloc_v2", 64)
-    api("cuMemcpyPeer", place, other, place, rig.context, 16)
-    api("cuMemcpyPeer", place, 0, place, other, 16)
-    api("cuMemcpyPeer", place, other, place + 32, other, 16)
-    api("cuMemcpyPeerAsync", place, other, place + 32, other, 16, 0)
-    api("cuMemcpyPeer", place, other, place + 32, other, 0)
+    api("cuMemcpyPeer", place, other_context, place, rig.context, 16)
+    api("cuMemcpyPeer", place, 0, place, other_context, 16)
+    api("cuMemcpyPeer", place, other_context, place + 32, other_context, 16)
+    api("cuMemcpyPeerAsync", place, other_context, place + 32, other_context, 16, 0)
+    api("cuMemcpyPeer", place, other_context, place + 32, other_context, 0)
     api("cuCtxSynchronize")
-    api("cuCtxDestroy_v2", other)
+    api("cuCtxDestroy_v2", other_context)
 
 
 @TABLE.once
@@ -187,7 +192,7 @@ def other_contexts_objects(rig: Rig) -> None:
     api = rig.api
     place, stream = api.make("cuMemAlloc_v2", 64), api.make("cuStreamCreate", 0)
     function = rig.function("nothing")
-    other = api.make("cuCtxCreate_v2", 0, 0)
+    other_context = api.make("cuCtxCreate_v2", 0, 0)
     api("cuMemsetD8_v2", place, 0, 16)
     api("cuMemsetD8Async", place, 0, 16, stream)
     api("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
@@ -196,7 +201,7 @@ def other_contexts_objects(rig: Rig) -> None:
     api("cuStreamSynchronize", stream)
     api("cuMemFree_v2", place)
     api("cuStreamDestroy_v2", stream)
-    api("cuCtxDestroy_v2", other)
+    api("cuCtxDestroy_v2", other_context)
 
 
 @TABLE.each([(kind, count) for kind in (0, 1, 2) for count in (0, 1, 2)])
@@ -204,8 +209,8 @@ def affinity(rig: Rig, kind: int, count: int) -> None:
     api, out = rig.api, Out()
     if not api("cuCtxCreate_v3", out, longs(kind | 8 << 32, 0), count, 0, 0):
         api("cuCtxDestroy_v2", out.value)
-    given = longs(0, count, 0)
-    if not api("cuCtxCreate_v4", Out(), given, 0, 0):
+    creation_parameters = longs(0, count, 0)
+    if not api("cuCtxCreate_v4", Out(), creation_parameters, 0, 0):
         api("cuCtxDestroy_v2", 0)
     api("cuCtxGetExecAffinity", words(0, 0, 0, 0), kind)
 

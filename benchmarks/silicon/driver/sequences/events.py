@@ -70,7 +70,7 @@ def use_destroyed(rig: Rig, name: str) -> None:
 def of_another_context(rig: Rig) -> None:
     api = rig.api
     stream, event = api.make("cuStreamCreate", 0), api.make("cuEventCreate", 0)
-    other = api.make("cuCtxCreate_v2", 0, 0)
+    other_context = api.make("cuCtxCreate_v2", 0, 0)
     own = api.make("cuEventCreate", 0)
     theirs = api.make("cuStreamCreate", 0)
     api("cuEventRecord", event, theirs)
@@ -83,5 +83,5 @@ def of_another_context(rig: Rig) -> None:
     api("cuEventElapsedTime", Out("-"), event, own)
     api("cuEventQuery", event)
     api("cuStreamQuery", stream)
-    api("cuCtxDestroy_v2", other)
+    api("cuCtxDestroy_v2", other_context)
     api("cuEventElapsedTime", Out("-"), event, event)

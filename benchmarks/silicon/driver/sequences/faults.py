@@ -24,9 +24,9 @@ def fault(rig: Rig, kind: str) -> None:
         api.call("cuMemSetAccess", target, 2 << 20, words(1, 0, 1), 1)
     name = kind if kind in ("misaligned", "outside", "trapped", "broken") else "poke"
     value, word = longs(target), words(1)
-    given = longs(ctypes.addressof(value), ctypes.addressof(word))
+    parameters = longs(ctypes.addressof(value), ctypes.addressof(word))
     function = rig.function(name)
-    api("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, 0, given, 0)
+    api("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, 0, parameters, 0)
 
 
 @TABLE.each(FAULTS)
@@ -36,7 +36,7 @@ def after(rig: Rig, kind: str) -> None:
     place, host = api.make("cuMemAlloc_v2", 64), api.make("cuMemHostAlloc", 64, 0)
     function = rig.function("nothing")
     graph = api.make("cuGraphCreate", 0)
-    done = api.make("cuGraphInstantiateWithFlags", graph, 0)
+    graph_exec = api.make("cuGraphInstantiateWithFlags", graph, 0)
     fault(rig, kind)
     for name, arguments in (
         ("cuStreamSynchronize", (0,)), ("cuStreamQuery", (0,)), ("cuStreamQuery", (stream,)),
@@ -52,8 +52,8 @@ def after(rig: Rig, kind: str) -> None:
         ("cuModuleLoadData", (Out(), b".version 7.0\n.target sm_80\n.address_size 64\n")),
         ("cuStreamCreate", (Out(), 0)), ("cuStreamDestroy_v2", (stream,)), ("cuStreamGetFlags", (0, Out("u32"))),
         ("cuStreamBeginCapture_v2", (2, 0)), ("cuStreamIsCapturing", (0, Out("u32"))),
-        ("cuGraphCreate", (Out(), 0)), ("cuGraphLaunch", (done, 0)), ("cuGraphInstantiateWithFlags", (Out(), graph, 0)),
-        ("cuGraphDestroy", (graph,)), ("cuGraphExecDestroy", (done,)),
+        ("cuGraphCreate", (Out(), 0)), ("cuGraphLaunch", (graph_exec, 0)), ("cuGraphInstantiateWithFlags", (Out(), graph, 0)),
+        ("cuGraphDestroy", (graph,)), ("cuGraphExecDestroy", (graph_exec,)),
         ("cuCtxGetLimit", (Out("u64"), 0)), ("cuCtxSetLimit", (0, 2048)), ("cuCtxGetFlags", (Out("u32"),)),
         ("cuCtxGetDevice", (Out("i32"),)), ("cuCtxGetCurrent", (Out(),)), ("cuCtxGetApiVersion", (rig.context, Out("u32"))),
         ("cuCtxGetStreamPriorityRange", (Out("i32"), Out("i32"))), ("cuCtxGetCacheConfig", (Out("i32"),)),
@@ -95,20 +95,20 @@ def in_own_context(rig: Rig, kind: str) -> None:
     api = rig.api
     from benchmarks.silicon.driver import kernels
 
-    other = api.make("cuCtxCreate_v2", 0, 0)
+    own_context = api.make("cuCtxCreate_v2", 0, 0)
     module = api.make("cuModuleLoadData", kernels.MODULE.encode())
     name = kind if kind in ("misaligned", "outside", "trapped", "broken") else "poke"
     function = api.make("cuModuleGetFunction", module, name.encode())
     value, word = longs(0), words(1)
-    given = longs(ctypes.addressof(value), ctypes.addressof(word))
-    api("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, 0, given, 0)
+    parameters = longs(ctypes.addressof(value), ctypes.addressof(word))
+    api("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, 0, parameters, 0)
     api("cuCtxSynchronize")
     api("cuMemAlloc_v2", Out(), 64)
     api("cuCtxSetCurrent", rig.context)
     api("cuCtxSynchronize")
     api("cuMemAlloc_v2", Out(), 64)
     api("cuCtxCreate_v2", Out(), 0, 0)
-    api("cuCtxDestroy_v2", other)
+    api("cuCtxDestroy_v2", own_context)
     api("cuCtxSynchronize")
     api("cuMemAlloc_v2", Out(), 64)
 

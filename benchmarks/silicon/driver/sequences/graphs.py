@@ -64,17 +64,17 @@ def instantiate(rig: Rig, flags: int, kind: str) -> None:
         api("cuGraphAddMemAllocNode", Out(), graph, 0, 0, room)
     if kind == "host":
         api("cuGraphAddHostNode", Out(), graph, 0, 0, longs(0x1000, 0))
-    done, back = Out(), Out("u64")
-    api("cuGraphInstantiateWithFlags", done, graph, flags)
-    if done.show() == "made":
-        api("cuGraphExecGetFlags", done.value, back)
+    graph_exec, back = Out(), Out("u64")
+    api("cuGraphInstantiateWithFlags", graph_exec, graph, flags)
+    if graph_exec.show() == "made":
+        api("cuGraphExecGetFlags", graph_exec.value, back)
         if kind != "host":
-            api("cuGraphUpload", done.value, 0)
-            api("cuGraphLaunch", done.value, 0)
-            api("cuGraphLaunch", done.value, 0)
+            api("cuGraphUpload", graph_exec.value, 0)
+            api("cuGraphLaunch", graph_exec.value, 0)
+            api("cuGraphLaunch", graph_exec.value, 0)
             api("cuStreamSynchronize", 0)
         api("cuGraphInstantiateWithFlags", Out(), graph, flags)
-        api("cuGraphExecDestroy", done.value)
+        api("cuGraphExecDestroy", graph_exec.value)
 
 
 @TABLE.each((0, 1, 2, 4, 8))
@@ -89,9 +89,13 @@ def instantiate_with_parameters(rig: Rig, flags: int) -> None:
 
 @TABLE.each(("self", "twice", "cycle", "foreign", "remove absent", "null", "none"))
 def edges(rig: Rig, how: str) -> None:
-    api, graph, other = rig.api, rig.api.make("cuGraphCreate", 0), rig.api.make("cuGraphCreate", 0)
+    api, graph, other_graph = (
+        rig.api,
+        rig.api.make("cuGraphCreate", 0),
+        rig.api.make("cuGraphCreate", 0),
+    )
     a, b = (api.make("cuGraphAddEmptyNode", graph, 0, 0) for _ in range(2))
-    c = api.make("cuGraphAddEmptyNode", other, 0, 0)
+    c = api.make("cuGraphAddEmptyNode", other_graph, 0, 0)
     pairs = {
         "self": [(a, a)],
         "twice": [(a, b), (a, b)],
@@ -118,54 +122,64 @@ def edges(rig: Rig, how: str) -> None:
     api("cuGraphInstantiateWithFlags", Out(), graph, 0)
 
 
-@TABLE.each([(room, wanted) for room in (0, 1, 2, 5) for wanted in ("nodes", "roots", "edges")])
-def lists(rig: Rig, room: int, wanted: str) -> None:
+@TABLE.each([(room, query) for room in (0, 1, 2, 5) for query in ("nodes", "roots", "edges")])
+def lists(rig: Rig, room: int, query: str) -> None:
     api, graph = rig.api, rig.api.make("cuGraphCreate", 0)
     a = api.make("cuGraphAddEmptyNode", graph, 0, 0)
     api.make("cuGraphAddEmptyNode", graph, longs(a), 1)
     api.make("cuGraphAddEmptyNode", graph, longs(a), 1)
-    count, found, more = Out("u64"), longs(*[7] * 6), longs(*[7] * 6)
+    count, nodes, edge_ends = Out("u64"), longs(*[7] * 6), longs(*[7] * 6)
     count.cell.value = room
-    if wanted == "edges":
-        api("cuGraphGetEdges", graph, found, more, count)
+    if query == "edges":
+        api("cuGraphGetEdges", graph, nodes, edge_ends, count)
     else:
-        api("cuGraphGetNodes" if wanted == "nodes" else "cuGraphGetRootNodes", graph, found, count)
-    api.note("found", ["left" if one == 7 else "set" if one else "null" for one in found])
+        api("cuGraphGetNodes" if query == "nodes" else "cuGraphGetRootNodes", graph, nodes, count)
+    api.note("found", ["left" if handle == 7 else "set" if handle else "null" for handle in nodes])
 
 
 @TABLE.each(("same", "grid", "function", "more", "fewer", "edge", "type", "memset", "child"))
 def update(rig: Rig, how: str) -> None:
-    api, one, two = rig.api, rig.api.make("cuGraphCreate", 0), rig.api.make("cuGraphCreate", 0)
+    api, first_graph, second_graph = (
+        rig.api,
+        rig.api.make("cuGraphCreate", 0),
+        rig.api.make("cuGraphCreate", 0),
+    )
     place = api.make("cuMemAlloc_v2", 8192)
-    node = api.make("cuGraphAddKernelNode_v2", one, 0, 0, kernel(rig))
-    api.make("cuGraphAddMemsetNode", one, longs(node), 1, fill(place), rig.context)
+    node = api.make("cuGraphAddKernelNode_v2", first_graph, 0, 0, kernel(rig))
+    api.make("cuGraphAddMemsetNode", first_graph, longs(node), 1, fill(place), rig.context)
     name, grid = ("limited" if how == "function" else "nothing"), (3 if how == "grid" else 1)
     if how == "type":
-        first = api.make("cuGraphAddEmptyNode", two, 0, 0)
+        first = api.make("cuGraphAddEmptyNode", second_graph, 0, 0)
     else:
-        first = api.make("cuGraphAddKernelNode_v2", two, 0, 0, kernel(rig, name, grid))
+        first = api.make("cuGraphAddKernelNode_v2", second_graph, 0, 0, kernel(rig, name, grid))
     if how != "fewer":
         width = 8 if how == "memset" else 16
         edge = () if how == "edge" else (first,)
         if how == "child":
-            api.make("cuGraphAddChildGraphNode", two, longs(first), 1, api.make("cuGraphCreate", 0))
+            api.make(
+                "cuGraphAddChildGraphNode",
+                second_graph,
+                longs(first),
+                1,
+                api.make("cuGraphCreate", 0),
+            )
         else:
             api.make(
                 "cuGraphAddMemsetNode",
-                two,
+                second_graph,
                 longs(*edge),
                 len(edge),
                 fill(place, 1, width),
                 rig.context,
             )
     if how == "more":
-        api.make("cuGraphAddEmptyNode", two, 0, 0)
-    done = api.make("cuGraphInstantiateWithFlags", one, 0)
+        api.make("cuGraphAddEmptyNode", second_graph, 0, 0)
+    graph_exec = api.make("cuGraphInstantiateWithFlags", first_graph, 0)
     info = longs(0x7777, 0x7777, 0x7777, 0)
-    api("cuGraphExecUpdate_v2", done, two, info)
+    api("cuGraphExecUpdate_v2", graph_exec, second_graph, info)
     api.note("result", info[0] & 0xFFFF_FFFF, bool(info[1]), bool(info[2]))
-    api("cuGraphExecUpdate", done, two, Out(), Out("i32"))
-    api("cuGraphLaunch", done, 0)
+    api("cuGraphExecUpdate", graph_exec, second_graph, Out(), Out("i32"))
+    api("cuGraphLaunch", graph_exec, 0)
     api("cuStreamSynchronize", 0)
 
 
@@ -192,11 +206,11 @@ def clone(rig: Rig) -> None:
     node = api.make("cuGraphAddEmptyNode", graph, 0, 0)
     copied = api.make("cuGraphClone", graph)
     later = api.make("cuGraphAddEmptyNode", graph, 0, 0)
-    found = Out()
-    api("cuGraphNodeFindInClone", found, node, copied)
+    found_node = Out()
+    api("cuGraphNodeFindInClone", found_node, node, copied)
     api("cuGraphNodeFindInClone", Out(), later, copied)
     api("cuGraphNodeFindInClone", Out(), node, graph)
-    api("cuGraphNodeFindInClone", Out(), found.value, graph)
+    api("cuGraphNodeFindInClone", Out(), found_node.value, graph)
     api("cuGraphDestroyNode", node)
     api("cuGraphNodeFindInClone", Out(), node, copied)
 
@@ -204,16 +218,16 @@ def clone(rig: Rig) -> None:
 @TABLE.once
 def launch_wrong(rig: Rig) -> None:
     api, graph = rig.api, rig.api.make("cuGraphCreate", 0)
-    done = api.make("cuGraphInstantiateWithFlags", graph, 0)
+    graph_exec = api.make("cuGraphInstantiateWithFlags", graph, 0)
     api("cuGraphLaunch", 0, 0)
-    api("cuGraphLaunch", done, 0)
+    api("cuGraphLaunch", graph_exec, 0)
     api("cuGraphUpload", 0, 0)
     api("cuGraphExecDestroy", 0)
     api("cuGraphDestroy", 0)
     api("cuGraphDestroy", graph)
-    api("cuGraphLaunch", done, 0)
+    api("cuGraphLaunch", graph_exec, 0)
     api("cuStreamSynchronize", 0)
-    api("cuGraphExecDestroy", done)
+    api("cuGraphExecDestroy", graph_exec)
 
 
 @TABLE.once
@@ -225,18 +239,18 @@ def user_objects(rig: Rig) -> None:
     for count, flags in ((1, 1), (1, 0), (0, 1), (1, 2), (5, 1)):
         api("cuUserObjectCreate", Out(), 0, entry, count, flags)
     api("cuUserObjectCreate", Out(), 0, 0, 1, 1)
-    made = api.make("cuUserObjectCreate", 0, entry, 3, 1)
+    user_object = api.make("cuUserObjectCreate", 0, entry, 3, 1)
     for name, arguments in (
-        ("cuUserObjectRetain", (made, 1)),
-        ("cuUserObjectRetain", (made, 0)),
-        ("cuUserObjectRelease", (made, 1)),
-        ("cuUserObjectRelease", (made, 0)),
-        ("cuGraphRetainUserObject", (graph, made, 1, 0)),
-        ("cuGraphRetainUserObject", (graph, made, 1, 1)),
-        ("cuGraphRetainUserObject", (graph, made, 1, 2)),
-        ("cuGraphRetainUserObject", (graph, made, 0, 0)),
-        ("cuGraphReleaseUserObject", (graph, made, 1)),
-        ("cuGraphReleaseUserObject", (graph, made, 0)),
+        ("cuUserObjectRetain", (user_object, 1)),
+        ("cuUserObjectRetain", (user_object, 0)),
+        ("cuUserObjectRelease", (user_object, 1)),
+        ("cuUserObjectRelease", (user_object, 0)),
+        ("cuGraphRetainUserObject", (graph, user_object, 1, 0)),
+        ("cuGraphRetainUserObject", (graph, user_object, 1, 1)),
+        ("cuGraphRetainUserObject", (graph, user_object, 1, 2)),
+        ("cuGraphRetainUserObject", (graph, user_object, 0, 0)),
+        ("cuGraphReleaseUserObject", (graph, user_object, 1)),
+        ("cuGraphReleaseUserObject", (graph, user_object, 0)),
         ("cuUserObjectRetain", (0, 1)),
     ):
         api(name, *arguments)

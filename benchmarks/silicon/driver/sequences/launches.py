@@ -24,8 +24,8 @@ SHAPES = (
 @TABLE.each([(name, *shape) for name in NAMES for shape in SHAPES])
 def shape(rig: Rig, name: str, *dims: int) -> None:
     api, place = rig.api, longs(rig.api.make("cuMemAlloc_v2", 64))
-    given = longs(ctypes.addressof(place))
-    api("cuLaunchKernel", rig.function(name), *dims, 0, 0, given, 0)
+    parameters = longs(ctypes.addressof(place))
+    api("cuLaunchKernel", rig.function(name), *dims, 0, 0, parameters, 0)
     api("cuStreamSynchronize", 0)
 
 
@@ -96,17 +96,17 @@ def forms(rig: Rig, how: str) -> None:
     api, function = rig.api, rig.function("poke")
     place = longs(api.make("cuMemAlloc_v2", 64))
     value = words(7)
-    given = longs(ctypes.addressof(place), ctypes.addressof(value))
+    parameters = longs(ctypes.addressof(place), ctypes.addressof(value))
     buffer, size = longs(place[0], 7), longs(12 if how != "extra short" else 4)
     extra = longs(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), 0)
     if how == "extra unknown":
         extra = longs(9, ctypes.addressof(buffer), 0)
     if how == "extra unended":
         extra = longs(1, ctypes.addressof(buffer), 0)
-    one = given if how in ("both", "null function") else 0
-    two = extra if how == "both" or how.startswith("extra") else 0
+    kernel_params = parameters if how in ("both", "null function") else 0
+    extra_options = extra if how == "both" or how.startswith("extra") else 0
     if how == "null parameters":
-        one = longs(0, 0)
+        kernel_params = longs(0, 0)
         return
     if how == "none":
         return
@@ -121,8 +121,8 @@ def forms(rig: Rig, how: str) -> None:
         1,
         0,
         0,
-        one,
-        two,
+        kernel_params,
+        extra_options,
     )
     api("cuStreamSynchronize", 0)
     back = words(0)
@@ -139,10 +139,10 @@ def launch(
 ) -> int:
     """Launch with attributes."""
     table = (Attribute * max(len(attributes), 1))()
-    for one, (number, values) in zip(table, attributes, strict=False):
-        one.id = number
+    for launch_attribute, (number, values) in zip(table, attributes, strict=False):
+        launch_attribute.id = number
         for i, value in enumerate(values):
-            one.value[i] = value & 0xFFFF_FFFF
+            launch_attribute.value[i] = value & 0xFFFF_FFFF
     config = Config((grid, 1, 1), (block, 1, 1))
     config.attributes = ctypes.addressof(table)
     config.count = len(attributes) if count is None else count

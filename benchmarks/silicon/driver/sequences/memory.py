@@ -88,8 +88,12 @@ def address_range(rig: Rig, size: int) -> None:
     api("cuMemGetAddressRange_v2", base, length, host)
     managed = api.make("cuMemAllocManaged", 100, 1)
     api("cuMemGetAddressRange_v2", base, length, managed)
-    for call, one in (("cuMemFree_v2", place), ("cuMemFreeHost", host), ("cuMemFree_v2", managed)):
-        api.call(call, one)
+    for call, pointer in (
+        ("cuMemFree_v2", place),
+        ("cuMemFreeHost", host),
+        ("cuMemFree_v2", managed),
+    ):
+        api.call(call, pointer)
 
 
 @TABLE.each([(flags, size) for flags in (*range(9), 15, 16, 32, 1 << 31) for size in (0, 1, 4096)])
@@ -98,8 +102,8 @@ def host_alloc(rig: Rig, flags: int, size: int) -> None:
     if api("cuMemHostAlloc", out, size, flags):
         return
     api("cuMemHostGetFlags", back, out.value)
-    for more in (0, 1):
-        api("cuMemHostGetDevicePointer_v2", device, out.value, more)
+    for pointer_flags in (0, 1):
+        api("cuMemHostGetDevicePointer_v2", device, out.value, pointer_flags)
     api.note("same", device.value == out.value)
     api("cuMemHostGetDevicePointer_v2", device, out.value + 1, 0)
     api.call("cuMemFreeHost", out.value)
@@ -183,11 +187,11 @@ def kinds(rig: Rig) -> dict[str, int]:
     }
 
 
-def release(rig: Rig, found: dict[str, int]) -> None:
+def release(rig: Rig, addresses: dict[str, int]) -> None:
     """Free what ``kinds`` returned."""
     for name in ("device", "managed"):
-        rig.api.call("cuMemFree_v2", found[name])
-    rig.api.call("cuMemFreeHost", found["host"])
+        rig.api.call("cuMemFree_v2", addresses[name])
+    rig.api.call("cuMemFreeHost", addresses["host"])
 
 
 @TABLE.each(
@@ -199,14 +203,14 @@ def release(rig: Rig, found: dict[str, int]) -> None:
     ]
 )
 def advise(rig: Rig, advice: int, kind: str, device: int) -> None:
-    api, found = rig.api, kinds(rig)
+    api, addresses = rig.api, kinds(rig)
     place = {0: (1, 0), -1: (2, 0), 5: (1, 5)}[device]
     where = place[0] | place[1] << 32  # CUmemLocation by value
-    api("cuMemAdvise_v2", found[kind], 8192, advice, where)
-    api("cuMemAdvise", found[kind], 4096, advice, device)
-    api("cuMemAdvise_v2", found[kind] + 1, 100, advice, where)
-    api("cuMemAdvise_v2", found[kind], 0, advice, where)
-    release(rig, found)
+    api("cuMemAdvise_v2", addresses[kind], 8192, advice, where)
+    api("cuMemAdvise", addresses[kind], 4096, advice, device)
+    api("cuMemAdvise_v2", addresses[kind] + 1, 100, advice, where)
+    api("cuMemAdvise_v2", addresses[kind], 0, advice, where)
+    release(rig, addresses)
 
 
 @TABLE.each(
@@ -217,25 +221,25 @@ def advise(rig: Rig, advice: int, kind: str, device: int) -> None:
     ]
 )
 def prefetch(rig: Rig, kind: str, place: tuple[int, int]) -> None:
-    api, found = rig.api, kinds(rig)
+    api, addresses = rig.api, kinds(rig)
     where = place[0] | (place[1] & 0xFFFF_FFFF) << 32
     for size, flags in ((8192, 0), (0, 0), (1 << 40, 0), (8192, 1)):
-        api("cuMemPrefetchAsync_v2", found[kind], size, where, flags, 0)
-    api("cuMemPrefetchAsync", found[kind], 4096, place[1], 0)
+        api("cuMemPrefetchAsync_v2", addresses[kind], size, where, flags, 0)
+    api("cuMemPrefetchAsync", addresses[kind], 4096, place[1], 0)
     api("cuStreamSynchronize", 0)
-    release(rig, found)
+    release(rig, addresses)
 
 
 @TABLE.each(
     [(kind, attribute) for kind in ("managed", "device", "host", "null") for attribute in range(10)]
 )
 def range_attribute(rig: Rig, kind: str, attribute: int) -> None:
-    api, found = rig.api, kinds(rig)
+    api, addresses = rig.api, kinds(rig)
     for size in (4, 8, 3, 0, 16):
         out = Out("i32")
-        api("cuMemRangeGetAttribute", out, size, attribute, found[kind], 4096)
-    api("cuMemRangeGetAttribute", Out("i32"), 4, attribute, found[kind], 0)
-    release(rig, found)
+        api("cuMemRangeGetAttribute", out, size, attribute, addresses[kind], 4096)
+    api("cuMemRangeGetAttribute", Out("i32"), 4, attribute, addresses[kind], 0)
+    release(rig, addresses)
 
 
 @TABLE.once

@@ -133,14 +133,14 @@ IMAGES = {
 @TABLE.each(IMAGES)
 def load(rig: Rig, name: str) -> None:
     api, image = rig.api, IMAGES[name].encode()
-    for call, more in (
+    for call, extra_arguments in (
         ("cuModuleLoadData", ()),
         ("cuModuleLoadFatBinary", ()),
         ("cuModuleLoadDataEx", (0, 0, 0)),
         ("cuLibraryLoadData", (0, 0, 0, 0, 0, 0)),
     ):
         out = Out()
-        status = api(call, out, image, *more)
+        status = api(call, out, image, *extra_arguments)
         if not status and call == "cuModuleLoadData":
             api("cuModuleGetFunctionCount", Out("u32"), out.value)
             api("cuModuleGetFunction", Out(), out.value, b"k")

@@ -101,11 +101,13 @@ def attributes(rig: Rig, kind: str) -> None:
     api, place = rig.api, address(rig, kind)
     numbers = words(2, 4, 8, 9, 1)
     rooms = [Out("u64"), Out("-"), Out("u64"), Out("u64"), Out()]
-    for one in rooms:
-        one.cell.value = 0
-    data = longs(*(one.address for one in rooms))
+    for room in rooms:
+        room.cell.value = 0
+    data = longs(*(room.address for room in rooms))
     status, _ = api.call("cuPointerGetAttributes", 5, numbers, data, place)
-    api.note("cuPointerGetAttributes", status, *(one.show() for one in rooms if one.shown != "-"))
+    api.note(
+        "cuPointerGetAttributes", status, *(room.show() for room in rooms if room.shown != "-")
+    )
     api("cuPointerGetAttributes", 0, numbers, data, place)
     api("cuPointerGetAttributes", 1, words(99), data, place)
 

@@ -19,10 +19,10 @@ class Table:
         """Register a function once for each variant; a tuple is several arguments."""
 
         def register(function: Sequence) -> Sequence:
-            for one in variants:
-                given = one if isinstance(one, tuple) else (one,)
-                shown = " ".join(str(word) for word in given)
-                self.found[f"{self.subject}/{function.__name__} {shown}"] = (function, given)
+            for variant in variants:
+                arguments = variant if isinstance(variant, tuple) else (variant,)
+                label = " ".join(str(word) for word in arguments)
+                self.found[f"{self.subject}/{function.__name__} {label}"] = (function, arguments)
             return function
 
         return register
@@ -34,5 +34,5 @@ class Table:
 
     def run(self, name: str, rig: Rig) -> None:
         """Run one sequence."""
-        function, given = self.found[name]
-        function(rig, *given)
+        function, arguments = self.found[name]
+        function(rig, *arguments)

@@ -15,14 +15,14 @@ def create(rig: Rig, flags: int) -> None:
     api, out = rig.api, Out()
     if api("cuStreamCreate", out, flags):
         return
-    for name, shown in (
+    for name, form in (
         ("cuStreamGetFlags", "u32"),
         ("cuStreamGetPriority", "i32"),
         ("cuStreamGetDevice", "i32"),
         ("cuStreamGetCtx", "handle"),
         ("cuStreamGetId", "handle"),
     ):
-        api(name, out.value, Out(shown))
+        api(name, out.value, Out(form))
     api("cuStreamQuery", out.value)
     api("cuStreamDestroy_v2", out.value)
 
@@ -42,7 +42,7 @@ def create_with_priority(rig: Rig, flags: int, priority: int) -> None:
 @TABLE.each(SPECIAL)
 def special(rig: Rig, name: str) -> None:
     api, stream = rig.api, SPECIAL[name]
-    for call, shown in (
+    for call, form in (
         ("cuStreamGetFlags", "u32"),
         ("cuStreamGetPriority", "i32"),
         ("cuStreamGetDevice", "i32"),
@@ -50,7 +50,7 @@ def special(rig: Rig, name: str) -> None:
         ("cuStreamGetId", "handle"),
         ("cuStreamIsCapturing", "u32"),
     ):
-        api(call, stream, Out(shown))
+        api(call, stream, Out(form))
         api(call, stream, 0)
     for call in ("cuStreamQuery", "cuStreamSynchronize", "cuStreamDestroy_v2"):
         api(call, stream)
@@ -97,8 +97,8 @@ def policy_window(rig: Rig) -> None:
             1,
             longs(place, size, bits | hit << 32, miss, 0, 0, 0, 0),
         )
-    other = api.make("cuStreamCreate", 0)
-    api("cuStreamCopyAttributes", other, stream)
+    second_stream = api.make("cuStreamCreate", 0)
+    api("cuStreamCopyAttributes", second_stream, stream)
     api("cuStreamCopyAttributes", stream, stream)
     api("cuStreamCopyAttributes", 0, stream)
 
@@ -137,15 +137,15 @@ def values(rig: Rig, bits: int, call: str, shift: int, flags: int) -> None:
     api = rig.api
     place = api.make("cuMemAlloc_v2", 4096)
     api.call("cuMemsetD8_v2", place, 0xFF if flags in (1, 2, 3) else 0, 4096)
-    wanted = {0: 0, 1: (1 << bits) - 1, 2: 1, 3: 0}.get(flags & 3, 0)
+    memory_value = {0: 0, 1: (1 << bits) - 1, 2: 1, 3: 0}.get(flags & 3, 0)
     if flags & 3 == 3:
         api.call("cuMemsetD8_v2", place, 0, 4096)  # ~(0 | 0) is not 0
     stream = api.make("cuStreamCreate", 0)
-    api(f"cuStream{call}Value{bits}_v2", stream, place + shift, wanted, flags)
-    api(f"cuStream{call}Value{bits}", stream, place + shift, wanted, flags)
+    api(f"cuStream{call}Value{bits}_v2", stream, place + shift, memory_value, flags)
+    api(f"cuStream{call}Value{bits}", stream, place + shift, memory_value, flags)
     api("cuStreamSynchronize", stream)
-    api(f"cuStream{call}Value{bits}_v2", stream, 0, wanted, flags)
-    api(f"cuStream{call}Value{bits}_v2", stream, 0x1001, wanted, flags)
+    api(f"cuStream{call}Value{bits}_v2", stream, 0, memory_value, flags)
+    api(f"cuStream{call}Value{bits}_v2", stream, 0x1001, memory_value, flags)
     api("cuMemFree_v2", place)
 
 
@@ -161,8 +161,8 @@ def operations(rig: Rig, count: int, flags: int, kind: int) -> None:
     api = rig.api
     place, stream = api.make("cuMemAlloc_v2", 4096), api.make("cuStreamCreate", 0)
     api.call("cuMemsetD8_v2", place, 0, 4096)
-    one = (kind, 0, place & 0xFFFF_FFFF, place >> 32, 0, 0, 0, 0, 0, 0, 0, 0)
-    room = words(*(one * max(count, 1)))
+    operation_words = (kind, 0, place & 0xFFFF_FFFF, place >> 32, 0, 0, 0, 0, 0, 0, 0, 0)
+    room = words(*(operation_words * max(count, 1)))
     if kind == 3:  # flush of remote writes, and memory barrier (6)
         room = words(*((3, 0, *[0] * 10) * max(count, 1)))
     api("cuStreamBatchMemOp_v2", stream, count, room, flags)
@@ -209,15 +209,15 @@ def host_function(rig: Rig) -> None:
 @TABLE.once
 def destroy_unfinished(rig: Rig) -> None:
     api, stream = rig.api, rig.api.make("cuStreamCreate", 1)
-    event, other = api.make("cuEventCreate", 0), api.make("cuEventCreate", 2)
+    event, untimed_event = api.make("cuEventCreate", 0), api.make("cuEventCreate", 2)
     time = ctypes.c_uint64(200_000_000)
     parameters = longs(ctypes.addressof(time))
     api("cuLaunchKernel", rig.function("slow"), 1, 1, 1, 1, 1, 1, 0, stream, parameters, 0)
     api("cuEventRecord", event, stream)
-    api("cuEventRecord", other, stream)
+    api("cuEventRecord", untimed_event, stream)
     api("cuStreamQuery", stream)
     api("cuEventQuery", event)
-    api("cuEventQuery", other)
+    api("cuEventQuery", untimed_event)
     api("cuEventElapsedTime", Out("-"), event, event)
     api("cuEventElapsedTime_v2", Out("-"), event, event)
     api("cuStreamQuery", 0)
@@ -225,7 +225,7 @@ def destroy_unfinished(rig: Rig) -> None:
     api("cuStreamDestroy_v2", stream)
     api("cuEventQuery", event)
     api("cuEventSynchronize", event)
-    api("cuEventElapsedTime", Out("-"), event, other)
+    api("cuEventElapsedTime", Out("-"), event, untimed_event)
     api("cuEventElapsedTime", Out("f32"), event, event)
 
 

@@ -26,9 +26,9 @@ def _fixed(call: str, operands: Sequence[Array], result: Array, ulps: float = 0.
     """Make a case of fixed operands, whose result is exact or at a distance."""
 
     def make(row: Row, dtype: str) -> Iterator[Case]:
-        made = tuple(Operand(cast(values, dtype), dtype) for values in operands)
+        case_operands = tuple(Operand(cast(values, dtype), dtype) for values in operands)
         expected = close(result.astype("longdouble"), dtype, ulps)
-        yield Case(call, made, (expected,), label=dtype)
+        yield Case(call, case_operands, (expected,), label=dtype)
 
     return make
 

@@ -34,15 +34,15 @@ def _sign(values: Array) -> Array:
 def _alike(row: Row, dtype: str) -> Iterator[Case]:
     values = special_values(dtype)
     operands = (Operand(values, dtype), Operand(values.copy(), dtype))
-    same = values == values
+    equal_mask = values == values
     everywhere = np.ones(values.shape, dtype=bool)
     if row.name == "allclose":
         yield Case(
             "torch.allclose(a, b, equal_nan=True)", operands, results(np.asarray(True), "bool")
         )
-        yield Case("torch.allclose(a, b)", operands, results(np.asarray(same.all()), "bool"))
+        yield Case("torch.allclose(a, b)", operands, results(np.asarray(equal_mask.all()), "bool"))
         return
-    yield Case("torch.isclose(a, b)", operands, results(same, "bool"), label=dtype)
+    yield Case("torch.isclose(a, b)", operands, results(equal_mask, "bool"), label=dtype)
     call = "torch.isclose(a, b, equal_nan=True)"
     yield Case(call, operands, results(everywhere, "bool"), label=f"{dtype} NaN")
 

@@ -38,9 +38,9 @@ def _without_self(
         ]
         exact = function(*(operand.values.astype("float64") for operand in operands[1:]))
         ignored = cast(np.full(tuple(shapes[0]), np.nan), dtype)
-        made = (Operand(ignored, dtype), *operands[1:])
+        case_operands = (Operand(ignored, dtype), *operands[1:])
         expected = results(cast(exact, dtype), dtype, zero_sign=False)
-        yield Case(call, made, expected, label=dtype)
+        yield Case(call, case_operands, expected, label=dtype)
 
     return Row(f"{name}.beta0", "products", _IGNORED, cite_page(name), FLOATS, make)
 

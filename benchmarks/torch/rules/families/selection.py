@@ -43,8 +43,8 @@ def _limited(
             if high is not None and maximum is not None:
                 wide = np.where(wide > np.asarray(maximum, dtype=wide.dtype), maximum, wide)
         typed = wide.astype(opmath(dtype))
-        made = (Expected(dtype, (cast(typed, dtype),), zero_sign=False),)
-        yield Case(text, (Operand(values, dtype),), made, label=dtype)
+        expected = (Expected(dtype, (cast(typed, dtype),), zero_sign=False),)
+        yield Case(text, (Operand(values, dtype),), expected, label=dtype)
 
     return make
 

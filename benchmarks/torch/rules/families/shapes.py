@@ -42,16 +42,16 @@ def _unfold(values: Array) -> Array:
 
 
 def _block_diag(first: Array, second: Array) -> Array:
-    made = np.zeros((6, 8), dtype=first.dtype)
-    made[:3, :4], made[3:, 4:] = first, second
-    return made
+    matrix = np.zeros((6, 8), dtype=first.dtype)
+    matrix[:3, :4], matrix[3:, 4:] = first, second
+    return matrix
 
 
 def _diag_embed(values: Array) -> Array:
-    made = np.zeros((*values.shape, values.shape[-1]), dtype=values.dtype)
+    diagonals = np.zeros((*values.shape, values.shape[-1]), dtype=values.dtype)
     for index in np.ndindex(*values.shape):
-        made[(*index, index[-1])] = values[index]
-    return made
+        diagonals[(*index, index[-1])] = values[index]
+    return diagonals
 
 
 def _pad(values: Array) -> Array:

@@ -28,8 +28,8 @@ def _items(row: Row, dtype: str) -> Iterator[Case]:
     values = special_values(dtype)
     operand = Operand(values, dtype)
     name = "bool" if dtype == "bool" else "float" if dtype in FLOATS else "int"
-    kept = {"bool": "bool", "float": "float64", "int": "int64"}[name]
-    numbers = tuple(Expected(name, (np.asarray(value, dtype=kept),)) for value in values)
+    storage_dtype = {"bool": "bool", "float": "float64", "int": "int64"}[name]
+    numbers = tuple(Expected(name, (np.asarray(value, dtype=storage_dtype),)) for value in values)
     yield Case("[number.item() for number in a]", (operand,), numbers, label=dtype)
     yield Case("a.item()", (operand,), refused=True, label=f"{dtype} of several")
 
@@ -77,8 +77,8 @@ def _sums_of_logarithms(row: Row, dtype: str) -> Iterator[Case]:
         values = np.stack((first, second), axis=1)
         sizes = np.stack((first, np.abs(high)), axis=1)
         sums = close(np.stack((first, added), axis=1), dtype, 4, np.fmax(np.abs(sizes), 1))
-    kept = "float32" if dtype == "bfloat16" else dtype
-    operand = Operand(values.astype(kept), dtype)
+    storage_dtype = "float32" if dtype == "bfloat16" else dtype
+    operand = Operand(values.astype(storage_dtype), dtype)
     yield Case("torch.logcumsumexp(a, 1)", (operand,), (sums,), label=dtype)
 
 

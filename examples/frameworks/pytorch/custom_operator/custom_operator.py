@@ -52,7 +52,7 @@ def scale_shift(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> to
     """Return weight * x + bias, with a weight and a bias for each column."""
     x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
     out = torch.empty_like(x)
-    addresses = (ctypes.c_void_p(one.data_ptr()) for one in (x, weight, bias, out))
+    addresses = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (x, weight, bias, out))
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     rows, columns = ctypes.c_long(x.shape[0]), ctypes.c_int(x.shape[1])
     status = _LAUNCHES[x.dtype](*addresses, rows, columns, stream)
@@ -89,10 +89,10 @@ def main() -> None:
     def both(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return square(scale_shift(x, weight, bias)).sum()
 
-    wanted = (weight * x + bias).square().sum()
+    expected = (weight * x + bias).square().sum()
     compiled = torch.compile(both, fullgraph=True)(x, weight, bias)
-    torch.testing.assert_close(compiled, wanted)
-    gradients = (torch.autograd.grad(one, (x, weight, bias)) for one in (compiled, wanted))
+    torch.testing.assert_close(compiled, expected)
+    gradients = (torch.autograd.grad(output, (x, weight, bias)) for output in (compiled, expected))
     torch.testing.assert_close(*gradients)
     print("gradients of both operators agree with differences; compiled program:", compiled.item())
 

@@ -25,8 +25,17 @@ nn = SimpleNamespace(functional=functional)
 jit = SimpleNamespace(script=lambda function: function)
 backends = SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)))
 __all__ = [
-    *("AcceleratorError", "Size", "Tensor", "autograd", "cuda", "device", "dtype", "testing"),
-    *("empty", "full", "tensor"),
+    "AcceleratorError",
+    "Size",
+    "Tensor",
+    "autograd",
+    "cuda",
+    "device",
+    "dtype",
+    "empty",
+    "full",
+    "tensor",
+    "testing",
 ]
 
 

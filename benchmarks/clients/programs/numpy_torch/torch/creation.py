@@ -102,9 +102,9 @@ def randperm(count, device=None, **_):
 def like(create):
     """Make a creation function that takes shape, type and device from a tensor."""
 
-    def apply(other, *values, dtype=None, device=None, **_):
-        place = device or other.device
-        return create(tuple(other.shape), *values, dtype=dtype or other.dtype, device=place)
+    def apply(tensor, *values, dtype=None, device=None, **_):
+        place = device or tensor.device
+        return create(tuple(tensor.shape), *values, dtype=dtype or tensor.dtype, device=place)
 
     return apply
 

@@ -125,9 +125,9 @@ def clamp(tensor, min=None, max=None):  # noqa: A002  (torch's names)
     )
 
 
-def clamp_min(tensor, least):
+def clamp_min(tensor, minimum):
     """Replace smaller elements by a number."""
-    return clamp(tensor, least)
+    return clamp(tensor, minimum)
 
 
 def masked_fill(tensor, mask, value):
@@ -289,8 +289,8 @@ def histc(tensor, bins=100, min=0, max=0):  # noqa: A002  (torch's names)
 def var_mean(tensor, dim=None, correction=1):
     """Return variance and mean along a dimension."""
     array = wide(tensor.host()).astype(np.float64)
-    found = (array.var(axis=dim, ddof=correction), array.mean(axis=dim))
-    return tuple(make(values, tensor.dtype, tensor.device) for values in found)
+    moments = (array.var(axis=dim, ddof=correction), array.mean(axis=dim))
+    return tuple(make(values, tensor.dtype, tensor.device) for values in moments)
 
 
 def gather(tensor, dim, index):

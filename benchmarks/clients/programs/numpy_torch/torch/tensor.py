@@ -203,8 +203,8 @@ class Tensor:
 
     def reshape(self, *shape):
         """Return another shape: a view where it can be one."""
-        wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        exact = np.empty(self.shape, np.bool_).reshape(wanted).shape
+        requested_shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        exact = np.empty(self.shape, np.bool_).reshape(requested_shape).shape
         if self.is_contiguous():
             return self.as_strided(exact, contiguous_strides(exact))
         return make(self.host().reshape(exact), self.dtype, self.device)
@@ -229,11 +229,11 @@ class Tensor:
 
     def expand(self, *shape):
         """Return it repeated along dimensions of extent 1."""
-        wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        known = (1,) * (len(wanted) - self.ndim) + tuple(self.shape)
-        exact = [k if w == -1 else w for w, k in zip(wanted, known, strict=True)]
-        strides = (0,) * (len(wanted) - self.ndim) + self.strides
-        moved = [0 if k == 1 else s for k, s in zip(known, strides, strict=True)]
+        requested_shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        padded_shape = (1,) * (len(requested_shape) - self.ndim) + tuple(self.shape)
+        exact = [k if w == -1 else w for w, k in zip(requested_shape, padded_shape, strict=True)]
+        strides = (0,) * (len(requested_shape) - self.ndim) + self.strides
+        moved = [0 if k == 1 else s for k, s in zip(padded_shape, strides, strict=True)]
         return self.as_strided(exact, moved)
 
     def expand_as(self, other):
@@ -279,9 +279,9 @@ class Tensor:
         """Return the same tensor: there is no gradient to leave."""
         return self
 
-    def requires_grad_(self, wanted=True):
+    def requires_grad_(self, requires_grad=True):
         """Record whether gradients are wanted, and return it."""
-        self.requires_grad = wanted
+        self.requires_grad = requires_grad
         return self
 
     def __getitem__(self, where):
