@@ -131,9 +131,12 @@ def claim_rows(node: str) -> tuple[Row, ...]:
         on_node = f"--field-selector=spec.nodeName={node}"
         wait_until(lambda: get("resourceslices", on_node)["items"], "devices for claims")
         quiet = _claims_s(node, lambda: None)
-        agent = ("-l", "app.kubernetes.io/component=node")
-        at = (*SYSTEM, *agent, on_node, "--wait=false")
-        replaced = [_claims_s(node, lambda: kubectl("delete", "pod", *at)) for _ in range(3)]
+        agent = ["-l", "app.kubernetes.io/component=node", on_node]
+
+        def delete_agent() -> None:
+            kubectl("delete", "pod", *SYSTEM, *agent, "--wait=false")
+
+        replaced = [_claims_s(node, delete_agent) for _ in range(3)]
     finally:
         kubectl("label", "node", node, f"{ALLOCATION}-")
     return (

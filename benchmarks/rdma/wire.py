@@ -158,8 +158,8 @@ class _Namespaces:
                 self._do(node, "ip", "route", "add", "default", "via", gateway)
 
     def _veth(self, node: int, name: str, peer: int, peer_name: str) -> None:
-        veth = ("ip", "link", "add", name, "type", "veth", "peer", "name", peer_name)
-        self._do(node, *veth, "netns", str(self._holders[peer].pid))
+        veth = f"ip link add {name} type veth peer name {peer_name} netns {self._holders[peer].pid}"
+        self._do(node, *veth.split())
         for where, link in ((node, name), (peer, peer_name)):
             self._do(where, "ip", "link", "set", link, "up")
             if (where, link) not in self._links:

@@ -55,8 +55,8 @@ def _meeting(name: str, goal_ns: float, make: Callable[[bool], Problem]) -> Cont
 
 def _clusters(blocks: int, times: int) -> Problem:
     x = np.random.default_rng(43).random(tensor_barriers.THREADS * blocks, np.float32)
-    shape = (blocks, 1, 1), (tensor_barriers.THREADS, 1, 1)
-    launch = Launch("meet", *shape, ("x", "out", np.int32(times)))
+    block = (tensor_barriers.THREADS, 1, 1)
+    launch = Launch("meet", (blocks, 1, 1), block, ("x", "out", np.int32(times)))
 
     def check(results: Buffers) -> None:
         near(results["out"], (x.astype(np.float64) - 2) * 0.5**times + 2, "barriers", 1e-5)

@@ -36,7 +36,7 @@ def _point(
 def _matrices() -> list[Point]:
     kernels = []
     for n in (256, 1024, 2048):
-        factors = (_floats(n * n), _floats(n * n), _zeros(4 * n * n), _s32(n))
+        arguments = [_floats(n * n), _floats(n * n), _zeros(4 * n * n), _s32(n)]
         shapes: tuple[tuple[str, str, Shape, Shape], ...] = (
             ("sgemm_naive", "", (n // 32, n // 8, 1), (32, 8, 1)),
             ("sgemm_tiled", "sgemm_tiled16", (n // 16, n // 16, 1), (16, 16, 1)),
@@ -47,7 +47,7 @@ def _matrices() -> list[Point]:
             if n == 2048 and file != "sgemm_register":
                 continue
             name = f"{kernel or file} {n}"
-            kernels.append(_point(name, "sgemm", file, grid, block, *factors, kernel=kernel))
+            kernels.append(_point(name, "sgemm", file, grid, block, *arguments, kernel=kernel))
     for n in (512, 1024, 2048):
         brains = ("buffer", "brains", 2 * n * n)
         kernels.append(

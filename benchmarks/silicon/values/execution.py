@@ -106,8 +106,8 @@ def encode_map(driver: Driver, spec: dict[str, Any], addresses: list[int]) -> by
         driver.call("cuTensorMapEncodeTiled", *head, box, steps, *tail)
     elif spec["access"] == 1:
         lower, upper = (ctypes.c_int * 3)(*spec["lower"]), (ctypes.c_int * 3)(*spec["upper"])
-        counts = (spec["box"][0], spec["pixels"])
-        driver.call("cuTensorMapEncodeIm2col", *head, lower, upper, *counts, steps, *tail)
+        channels, pixels = spec["box"][0], spec["pixels"]
+        driver.call("cuTensorMapEncodeIm2col", *head, lower, upper, channels, pixels, steps, *tail)
     else:
         raise CallError("tensor maps of this mode", 801)
     return ctypes.string_at(place, 128)

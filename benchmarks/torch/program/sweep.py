@@ -78,8 +78,8 @@ def on(device, tree, name=""):
             return leaf  # indices have to stay on the CPU
         if name == "as_strided":  # it reads memory around a view
             whole = torch.empty(0, dtype=leaf.dtype).set_(leaf.untyped_storage())
-            layout = leaf.shape, leaf.stride(), leaf.storage_offset()
-            moved = whole.to(device).as_strided(*layout)
+            strides, offset = leaf.stride(), leaf.storage_offset()
+            moved = whole.to(device).as_strided(leaf.shape, strides, offset)
         else:
             moved = leaf.detach().to(device)
         return moved.requires_grad_(leaf.requires_grad)

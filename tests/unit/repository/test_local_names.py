@@ -55,11 +55,8 @@ class Locals:
 
     def only_starred(self) -> list[int]:
         """Return the lines of ``f(*x)`` where ``x = a, b`` has no other use."""
-        counts = Counter(name for name, _ in self.starred)
         return [
-            line
-            for name, line in self.starred
-            if name in self.tuples and counts[name] == self.reads[name]
+            line for name, line in self.starred if name in self.tuples and self.reads[name] == 1
         ]
 
 
@@ -138,6 +135,7 @@ def test_names_of_nested_functions_and_loops_are_bound() -> None:
         ("f(*x, *(y for y in z))", 0),
         ("def g(x):\n    f(*x)", 0),
         ("def g():\n    x = a, b\n    f(*x)\n    y[x] = 1", 0),
+        ("def g():\n    x = a, b\n    f(*x)\n    h(*x)", 0),
     ],
 )
 def test_starred_literals_are_recognized(text: str, expected: int) -> None:

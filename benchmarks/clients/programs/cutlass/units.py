@@ -132,8 +132,9 @@ class Toolkit:
             "-Xlinker",
             "--allow-shlib-undefined",
         ]
-        libraries = ("-lgtest", "-lcuda", "-lpthread")
-        return self._make(folder, source, *options, *map(str, objects), *libraries)
+        return self._make(
+            folder, source, *options, *map(str, objects), "-lgtest", "-lcuda", "-lpthread"
+        )
 
     def _make(self, folder: Path, source: Path, *options: str) -> Path:
         """Return what the compiler makes of a source: from an earlier call, if nothing changed."""

@@ -35,8 +35,8 @@ def test_bmm(dtype):
 
 @pytest.mark.parametrize("dtype", _TOLERANCES, ids=str)
 def test_linear_with_bias(dtype):
-    inputs = (_numbers(16, 24, dtype=dtype), _numbers(8, 24, dtype=dtype), _numbers(8, dtype=dtype))
-    _check(_functional.linear, *inputs, dtype=dtype)
+    x, weight = _numbers(16, 24, dtype=dtype), _numbers(8, 24, dtype=dtype)
+    _check(_functional.linear, x, weight, _numbers(8, dtype=dtype), dtype=dtype)
 
 
 def test_mm_of_transposed_matrices():

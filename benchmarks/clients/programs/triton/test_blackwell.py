@@ -99,9 +99,9 @@ def test_10_block_scaled_matmul(load, kind):
         "ELEM_PER_BYTE_B": per_byte[1],
         "VEC_SIZE": each,
     }
-    repeats = block_m // 128, block_n // 128, block_k // each // 4
+    rep_m, rep_n, rep_k = block_m // 128, block_n // 128, block_k // each // 4
     output = module.block_scaled_matmul(
-        *descriptors, torch.float32, m, n, k, *repeats, configs
+        *descriptors, torch.float32, m, n, k, rep_m, rep_n, rep_k, configs
     ).numpy()
     np.testing.assert_allclose(output, factors[0] @ factors[1].T, rtol=1e-5, atol=1e-2)
 
