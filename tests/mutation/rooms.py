@@ -132,6 +132,7 @@ ROOMS = (
         (
             "vgpu_sim/gpud/**/*.py",
             "vgpu_sim/system/**/*.py",
+            "vgpu_sim/kernel_names/*.py",
             "vgpu_sim/options.py",
             "vgpu_sim/records.py",
             "vgpu_sim/zygote.py",
@@ -143,6 +144,7 @@ ROOMS = (
                 f"{_UNIT}/**/test_system_*.py",
                 f"{_UNIT}/system/test_options.py",
                 f"{_UNIT}/system/test_records.py",
+                f"{_UNIT}/system/test_kernel_names.py",
                 f"{_UNIT}/**/test_worker_zygote.py",
                 f"{_UNIT}/**/test_worker_seccomp.py",
                 f"{_UNIT}/**/test_worker_landlock.py",

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 MAX_TEXT: Final = 4096  # characters of any part of the result
 MAX_LIST: Final = 512  # parameters, template arguments
 _MAX_STEPS: Final = 20_000
-_MAX_DEPTH: Final = 96  # a part takes at most five Python frames
+_MAX_DEPTH: Final = 64  # a part takes at most ten of the 1,000 frames that Python allows
 _Result = TypeVar("_Result")
 
 

@@ -58,7 +58,7 @@ def test_one_that_dies_young_is_started_after_a_pause_that_grows(world: World) -
     kept.start_if_due()
     pauses = [0.0, *(0.2 * 2**n for n in range(6)), 10.0, 10.0]
     for count, pause in enumerate(pauses, 1):
-        world.end(after_s=29.9)
+        world.end(after_s=4.9)
         assert kept.has_ended
         if pause:
             assert kept.start_if_due() == pytest.approx(pause)
@@ -78,7 +78,7 @@ def test_one_that_lived_long_is_started_at_once_and_forgiven(world: World) -> No
         world.end(after_s)
         world.now += (kept.start_if_due() or 0.0) + 1e-6
         kept.start_if_due()
-    world.end(after_s=30.0)
+    world.end(after_s=5.0)
     assert kept.start_if_due() == pytest.approx(LONG_S)
     world.end(after_s=1.0)
     assert kept.start_if_due() == pytest.approx(

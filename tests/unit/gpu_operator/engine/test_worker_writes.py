@@ -166,7 +166,7 @@ def test_an_unchanged_list_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> Non
     document = {"metadata": {"name": "n", "uid": "u", "resourceVersion": "5"}}
     store.put("Node", document)
     assert store.take_changes() == {("Node", "n")}
-    monkeypatch.setattr("gpu_operator.engine.store._read", lambda kind, _: read.append(kind))
+    monkeypatch.setattr("gpu_operator.engine.store.read", lambda kind, _: read.append(kind))
     store.replace("Node", [{**document}], as_of=float("inf"))
     assert read == []
     assert store.take_changes() == set()
