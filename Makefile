@@ -37,10 +37,15 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 # The tests that only compute run in idle time beside the others, which leave a fifth of two cores idle, and a
 # third where they need the cluster (tests/support/watches/parts.py). A test of processes that fails beside
 # others runs once more, at normal priority, and is named (tests/support/watches/failed_alone.py).
-test: test-preflight venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind
+# With ROOM, the tests of one folder of the product and no cluster (tests/support/watches/rooms.py).
+ifdef ROOM
+test: test-quick
+else
+test: test-preflight venv references ## everything: unit, golden, ABI and conformance tests, then the same product on kind (ROOM=console: the tests of one folder, without kind)
 	@tests/beside \
 	  computing 'tests/in_idle_group $(call RUN_PART,computing,$(shell nproc), --fuzz-seconds 60 --timeout 1800)' \
 	  waiting '$(AGAIN) test-waiting'
+endif
 
 # Objects that an earlier user of the cluster left would fail the installation after 20 minutes. A cluster
 # that does not run is examined when its nodes have started.
@@ -97,8 +102,13 @@ soak: venv ## what `make test` leaves out for its length: more restarts, more st
 	TESSERA_LARGE_SEARCHES=1 $(PYTEST) --timeout 7200 tests/unit/vgpu_sim/clients/test_native_ring.py \
 	  tests/unit/vgpu_sim/worker_process/test_worker_orders.py
 
-test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer
-	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12 || $(PYTEST) --failed-alone
+# Expanded when a recipe runs, so that the name of the room is checked before.
+ROOM_TESTS = $(if $(ROOM), $(shell PYTHONPATH=tests $(or $(PYTHON),python3) -m support.watches.rooms $(ROOM)))
+test-quick: test-room venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer (ROOM=console: those of one folder)
+	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12$(ROOM_TESTS) || $(PYTEST) --failed-alone$(ROOM_TESTS)
+
+test-room:
+	@PYTHONPATH=tests $(or $(PYTHON),python3) -m support.watches.rooms $(ROOM) >/dev/null
 
 test-cgroup2: venv ## limits of slices on a kernel with cgroup v2, in a virtual machine (needs qemu-system-x86 and apt; slow without KVM)
 	@PYTHONPATH=tests $(BIN)/python -m support.tools.machine $(BIN)/python -m pytest -v -p no:cacheprovider \
@@ -203,11 +213,16 @@ venv: .venv/.installed
     $(shell find vgpu_sim/hal vgpu_sim/native vgpu_sim/clients vgpu_sim/worker/runtime hca/engine hca/clients -type f \
       -not -path '*/native/lib/*' -not -path '*/native/generated/*' -not -path '*/__pycache__/*')
 	@[ -n "$(PYTHON)" ] || { echo 'error: Python 3.11 or newer is needed (PYTHON=...)' >&2; exit 1; }
-	@echo "Installing into .venv ($(PYTHON))"
+	@echo "Creating .venv ($(PYTHON))"
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	@# setuptools: gpustat is published as sources only, and the one that venv brings cannot make a wheel
 	@$(INSTALL_PACKAGES) pip hatchling editables setuptools setuptools-scm
+	@# The build hook compiles the same libraries, but pip prints nothing of it.
+	@echo "Compiling native libraries into vgpu_sim/native/lib"
+	@$(BIN)/python -m vgpu_sim.native.build
+	@echo "Installing Tessera and the packages that its tests need"
 	@$(INSTALL_PACKAGES) --no-build-isolation -e '.[operator,plugin,console]' --group dev
 	@touch $@
+	@echo "The environment is ready: $(BIN)/python"
 
-.PHONY: test-preflight dist packages release docs help hooks demo test test-waiting test-nodes test-lanes test-cluster soak test-quick test-cgroup2 conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references
+.PHONY: test-room test-preflight dist packages release docs help hooks demo test test-waiting test-nodes test-lanes test-cluster soak test-quick test-cgroup2 conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster clients torch scale shell clean venv references

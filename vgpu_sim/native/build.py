@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -44,6 +45,10 @@ _PROGRAM = ("-fPIE", "-pie", "-U_FORTIFY_SOURCE", "-fstack-protector-strong")
 
 class BuildError(Exception):
     """The compiler is missing or failed; the message is one line for the user."""
+
+
+Report = Callable[[catalogue.Part, float], None]
+"""Receives each part that was compiled, and the seconds that this took; several threads call it."""
 
 
 def compiler() -> str:
@@ -117,11 +122,16 @@ def _link(directory: Path, name: str, target: str) -> None:
 
 
 def build(
-    part: catalogue.Part, directory: Path, sanitize: str | None = None, reuse: Path | None = None
+    part: catalogue.Part,
+    directory: Path,
+    sanitize: str | None = None,
+    reuse: Path | None = None,
+    report: Report | None = None,
 ) -> Path:
     """Compile one part into ``directory``, which must exist, unless it is up to date there.
 
-    If it is up to date in the folder ``reuse``, it is copied from there.
+    If it is up to date in the folder ``reuse``, it is copied from there. ``report`` is called if
+    it was compiled.
 
     Raises:
         BuildError: the compiler is missing or failed.
@@ -140,7 +150,10 @@ def build(
             if reusable_directory:
                 shutil.copy(reusable_directory / part.subfolder / part.library, fresh)
             else:
+                start_s = time.monotonic()
                 _compile(command(part, cc, sanitize, fresh, folder), part)
+                if report:
+                    report(part, time.monotonic() - start_s)
             # Programs may have mapped the old file, so it is replaced and never written into.
             fresh.replace(output)
         if reusable_directory:
@@ -166,11 +179,12 @@ def build_all(
     only: Sequence[str] = (),
     generated: Path = catalogue.GENERATED,
     reuse: Path | None = None,
+    report: Report | None = None,
 ) -> list[Path]:
     """Compile every part (or those whose library is in ``only``) into ``directory``, on all cores.
 
     Generated sources are written below ``generated`` first. Parts that are up to date in the folder
-    ``reuse`` are copied from there.
+    ``reuse`` are copied from there. ``report`` is called for each part that was compiled.
 
     Raises:
         BuildError: the compiler is missing or failed.
@@ -187,7 +201,7 @@ def build_all(
         for need in part.needs:
             if need in begun:
                 begun[need].result()
-        return build(part, directory, sanitize, reuse)
+        return build(part, directory, sanitize, reuse, report)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         # Threads start in this order, so that what a part needs was started before it.
@@ -209,13 +223,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directory = LIBRARIES
     if options.sanitize:
         directory = SANITIZED / f"native-{options.sanitize}"
+    names: list[str] = []
+
+    def print_part(part: catalogue.Part, seconds: float) -> None:
+        names.append(part.library)
+        # One call for each line, as other threads print too; a pipe would delay the lines.
+        sys.stdout.write(f"compiled {Path(part.subfolder, part.library)} in {seconds:.1f} s\n")
+        sys.stdout.flush()
+
     try:
-        built = build_all(directory, options.sanitize)
+        libraries = build_all(directory, options.sanitize, report=print_part)
     except BuildError as err:
         print(f"native build: {err}", file=sys.stderr)  # noqa: T201 - a command line
         return 1
-    for path in built:
-        print(path)  # noqa: T201 - a command line
+    print(  # noqa: T201 - a command line
+        f"{len(libraries)} libraries and programs in {directory}: {len(names)} compiled,"
+        f" {len(libraries) - len(names)} up to date"
+    )
     return 0
 
 

@@ -1,5 +1,6 @@
 """The compile step: it is incremental and atomic, and its errors are clear."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -38,6 +39,17 @@ def test_unchanged_sources_are_not_compiled_again(sources, tmp_path):
     build.build_all(tmp_path / "lib")
     assert library.stat().st_ino == first.st_ino
     assert (tmp_path / "lib" / "libtoy.so").resolve() == library
+
+
+def test_the_command_prints_what_it_compiles(sources, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(build, "LIBRARIES", tmp_path / "lib")
+    assert build.main([]) == 0
+    line, summary = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"compiled libtoy\.so\.1 in \d+\.\d s", line)
+    assert summary == f"1 libraries and programs in {tmp_path / 'lib'}: 1 compiled, 0 up to date"
+    assert build.main([]) == 0
+    (summary,) = capsys.readouterr().out.splitlines()
+    assert summary.endswith(": 0 compiled, 1 up to date")
 
 
 def answers(library) -> int:
