@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import threading
 from functools import partial
 from typing import Any
 
@@ -365,6 +366,43 @@ def test_every_change_of_health_is_an_event_even_after_a_time_without_an_api_ser
             wait_for(api, lambda: len(api.events) >= len(changes))
         messages = [event["message"] for event in api.events.values()]
     assert messages[: len(changes)] == changes
+
+
+def test_no_change_of_health_is_lost_while_tenants_fill_the_queue_and_the_api_server_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An hour of failed attempts; other events do not wait for it."""
+    monkeypatch.setattr(notices_module, "_RETRY_S", 0.0)
+    attempts = 720
+    with ApiServer() as api:
+        kube = Kube("node-1", api.client())
+        write, failures = kube.gpu_event, [ClusterError("away")] * attempts
+        is_back = threading.Event()
+
+        def write_later(*event: Any) -> None:
+            if failures:
+                raise failures.pop()
+            is_back.wait(60)
+            write(*event)
+
+        monkeypatch.setattr(kube, "gpu_event", write_later)
+        notices = Notices(kube)
+        pods = (dataclasses.replace(POD, uid=f"uid-{number}") for number in range(1000))
+        assert sum(notices.post(pod, Reason.FAULTED, "bad") for pod in pods) == 256
+        changes = [f"change {number}" for number in range(40)]
+        assert all(notices.post_health("g", "u", Reason.HEALTHY, text, False) for text in changes)
+        last = partial(notices.post, POD, Reason.FAULTED, "the end", True)
+        with endless(notices.run, wake=last):
+            wait_for(api, lambda: "bad" in messages(api))
+            is_back.set()
+            wait_for(api, lambda: changes[-1] in messages(api))
+            posted = messages(api)
+    assert [text for text in posted if text.startswith("change")] == changes
+
+
+def messages(api: ApiServer) -> list[str]:
+    """Return the messages of all events, in the order in which they were created."""
+    return [event["message"] for event in list(api.events.values())]
 
 
 def test_events_land_on_the_pod_and_repeat_as_a_count() -> None:
