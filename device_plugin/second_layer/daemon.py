@@ -3,15 +3,14 @@
 It is a separate process because of its privileges: CAP_NET_ADMIN in the node's network
 namespace, CAP_BPF for one classifier, and no other capability, no cluster token and no other
 namespace. The node agent sends it tables on a socket; it reads nothing that a pod wrote. On
-SIGTERM it removes its rules and classifiers. If it is killed, or if another linkd has taken over
-its socket during an update, they stay until that linkd receives tables.
+SIGTERM it removes its rules and classifiers. If it is killed, or if another linkd waits for its
+turn during an update, they stay until that linkd receives tables.
 """
 
 import json
 import logging
 import os
 import selectors
-import signal
 import socket
 import sys
 import time
@@ -25,6 +24,7 @@ from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer import kernel
 from device_plugin.second_layer.links import Links
 from device_plugin.second_layer.node import Node
+from device_plugin.second_layer.turn import Stop, Turn
 from rdma import codec
 from rdma.errors import RdmaError
 from rdma.tables import NodeTables
@@ -50,6 +50,10 @@ class Options:
     """The directory of linkd's socket; the node agent connects to the socket there."""
 
     directory: Path = option(option_default=Path("/run/tessera/links"))
+    ready_file: Path | None = option(
+        default=None,
+        help="Created when this linkd serves, or is the next one and waits for the other to end.",
+    )
 
 
 @click.command()
@@ -57,17 +61,37 @@ class Options:
 def main(given: Given) -> None:
     """Keep rules for the pods' links in force until SIGTERM, with a socket in DIRECTORY."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    node: Node | Absent
+    options = given.make(Options)
+    ready_file = options.ready_file
+    stop = Stop()
     try:
-        namespace = kernel.Namespace()
-        node = Node(namespace, Links(namespace))
-    except (OSError, SecondLayerError) as err:
-        _log.error("no second layer: %s", err)
-        node = Absent(str(err))
-    try:
-        Server(given.make(Options).directory, node).run()
+        if ready_file is not None:
+            ready_file.unlink(missing_ok=True)  # of an earlier process of the container
+        node = _find_node()
+        turn = Turn(options.directory)
+        if not turn.wait(stop, lambda: _announce(ready_file)):
+            _log.info("another linkd keeps its turn")
+            return
+        Server(options.directory, node, turn, stop).run()
     except OSError as err:
         sys.exit(f"tessera-linkd: {err}")
+    finally:
+        if ready_file is not None:
+            ready_file.unlink(missing_ok=True)
+
+
+def _find_node() -> "Node | Absent":
+    try:
+        namespace = kernel.Namespace()
+        return Node(namespace, Links(namespace))
+    except (OSError, SecondLayerError) as err:
+        _log.error("no second layer: %s", err)
+        return Absent(str(err))
+
+
+def _announce(ready_file: Path | None) -> None:
+    if ready_file is not None:
+        ready_file.write_text("ready\n", encoding="ascii")
 
 
 class Absent:
@@ -106,46 +130,39 @@ class Absent:
 class Server:
     """Serves requests of the agent and follows changes of links, in one thread."""
 
-    def __init__(self, directory: Path, node: Node | Absent) -> None:
+    def __init__(self, directory: Path, node: Node | Absent, turn: Turn, stop: Stop) -> None:
         """Initialize; listen in ``directory`` and subscribe to changes of links. Raises OSError."""
         self._node = node
+        self._turn = turn
+        self._stop = stop.socket
         self._chosen = selectors.DefaultSelector()
-        self._listener = _listen(directory / SOCKET_NAME)
         self._path = directory / SOCKET_NAME
-        self._inode = self._path.stat().st_ino
+        self._listen()
         self._changes = kernel.open_change_socket()
-        self._wake, woken = socket.socketpair()
-        for wake_socket in (self._wake, woken):
-            wake_socket.setblocking(False)
-        signal.set_wakeup_fd(woken.fileno())
-        self._woken = woken
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)  # ``run`` reads the signal from ``_wake``
-        for ready, handler in (
-            (self._listener, self._accept),
-            (self._changes, self._changed),
-        ):
-            self._chosen.register(ready, selectors.EVENT_READ, handler)
-        self._chosen.register(self._wake, selectors.EVENT_READ, None)
+        self._chosen.register(self._changes, selectors.EVENT_READ, self._changed)
+        self._chosen.register(self._stop, selectors.EVENT_READ, None)
         self._lines: dict[socket.socket, bytearray] = {}
         self._followed_at = float("-inf")
         self._due_at = time.monotonic() + _LATEST_S
 
     def run(self) -> None:
-        """Serve until SIGTERM, and then remove all rules, unless another linkd has taken over."""
+        """Serve until SIGTERM, and then remove all rules, unless another linkd takes over."""
         while True:
-            ready = self._chosen.select(max(0.0, self._due_at - time.monotonic()))
-            if any(key.fileobj is self._wake for key, _ in ready):
+            timeout_s = min(self._due_at - time.monotonic(), _AGAIN_S)
+            ready = self._chosen.select(max(0.0, timeout_s))
+            if any(key.fileobj is self._stop for key, _ in ready):
                 break
             for key, _ in ready:
                 key.data(key.fileobj)
+            serves = self._keep_path()
             if time.monotonic() >= self._due_at:
-                with suppress(SecondLayerError):  # logged, and tried again
-                    self._node.reload_if_changed()
+                if serves:
+                    with suppress(SecondLayerError):  # logged, and tried again
+                        self._node.reload_if_changed()
                 self._followed_at = time.monotonic()
                 again = _LATEST_S if self._node.is_settled else _AGAIN_S
                 self._due_at = self._followed_at + again
-        if self._has_successor():
+        if not self._keep_path() or self._turn.pass_on():
             _log.info("the rules stay: another linkd serves")
             return
         try:
@@ -156,12 +173,27 @@ class Server:
             self._path.unlink(missing_ok=True)
         _log.info("no rule is left")
 
-    def _has_successor(self) -> bool:
-        """Return whether another linkd listens at the socket's path, as during an update."""
-        try:
-            return self._path.stat().st_ino != self._inode
-        except FileNotFoundError:
+    def _listen(self) -> None:
+        self._listener = _listen(self._path)
+        self._inode = self._path.stat().st_ino
+        self._chosen.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def _keep_path(self) -> bool:
+        """Return whether the path leads to this linkd; listen there again if it leads to none.
+
+        Earlier versions know no turn: one that starts takes the path, and enforces; one that ends
+        removes it.
+        """
+        with suppress(FileNotFoundError):
+            if self._path.stat().st_ino == self._inode:
+                return True
+        if _is_served(self._path):
             return False
+        _log.warning("listening again: %s was removed", self._path)
+        self._chosen.unregister(self._listener)
+        self._listener.close()
+        self._listen()
+        return True
 
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
@@ -249,6 +281,19 @@ def _listen(path: Path) -> socket.socket:
         os.umask(old_umask)
     listener.listen(_BACKLOG)
     return listener
+
+
+def _is_served(path: Path) -> bool:
+    """Return whether a process listens at a socket's path."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.setblocking(False)
+        try:
+            client.connect(str(path))
+        except BlockingIOError:  # its backlog is full
+            return True
+        except OSError:
+            return False
+    return True
 
 
 def _user_of(client: socket.socket) -> int:

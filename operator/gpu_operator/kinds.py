@@ -15,6 +15,8 @@ from gpu_operator.api.v1alpha1 import GROUP, MIG_CONFIG_NODE, POOL_LABEL, VERSIO
 from gpu_operator.api.v1alpha1.base import Model, Status
 
 POLICY_NAME: Final = "default"  # the only GPUPolicy that has an effect
+PAGE: Final = 500
+"""Objects in one response to a list, of kinds of which few are large."""
 
 Named = Mapping[str, Callable[[Any], str | None]]
 """By kind: a function that reads the name of an object of that kind from one of the row."""
@@ -60,6 +62,7 @@ class Kind:
     many: bool = (
         False  # at least as many objects as nodes: ``engine.watch`` watches them without kopf
     )
+    page: int = PAGE
     label: str = ""  # only objects with this label are watched
     collection: str = ""
     reconciled: bool = False
@@ -97,8 +100,11 @@ def make_kind(definition: crd.Kind, **facts: Any) -> Kind:
     )
 
 
-def make_rdma_kind(definition: crd.Kind) -> Kind:
+def make_rdma_kind(definition: crd.Kind, page: int) -> Kind:
     """Return the row of ``KINDS`` for a kind of ``rdma.tessera.dev``.
+
+    All its objects may be as large as etcd stores them: a page of five that are is 40 MB in memory,
+    and of twenty tables, which are one text each, too.
 
     Neither the store nor kopf watches these kinds. Objects that users created outlive an
     installation. Tables are deleted together with their owner, the chart's ClusterRole.
@@ -110,6 +116,7 @@ def make_rdma_kind(definition: crd.Kind) -> Kind:
         rdma.VERSION,
         namespaced=definition.namespaced,
         reflected=True,
+        page=page,
     )
 
 
@@ -155,9 +162,9 @@ KINDS: tuple[Kind, ...] = (
         wakes=("GPU",),
         on_uninstall=Uninstall.DELETE,
     ),
-    make_rdma_kind(_definition("RDMANetwork")),
-    make_rdma_kind(_definition("RDMANetworkPolicy")),
-    make_rdma_kind(_definition("RDMANodeTables")),
+    make_rdma_kind(_definition("RDMANetwork"), page=5),
+    make_rdma_kind(_definition("RDMANetworkPolicy"), page=5),
+    make_rdma_kind(_definition("RDMANodeTables"), page=20),
     Kind(
         "Node",
         "nodes",

@@ -2,7 +2,8 @@
 
 What gpud reports is caused by tenants: a hostile one can cause a new fault, with a new message,
 many times a second. Each pod has an allowance, the queue is short, and no serving thread waits
-for it. Changes of a GPU's health need no allowance: the times of its states limit them.
+for it. Changes of a GPU's health need no allowance, because the times of its states limit them.
+They wait in a queue of their own, however long the API server is away.
 """
 
 import logging
@@ -23,8 +24,8 @@ BURST = 10
 REFILL_S = 60.0  # one more event per pod after this time
 _MAX_PODS = 1024
 _MAX_QUEUED = 256
+_MAX_QUEUED_HEALTHS = 16384  # hours of changes of all GPUs of a node, in 16 MB
 _RETRY_S = 5.0
-_MAX_ATTEMPTS = 60  # five minutes without an API server
 _log = logging.getLogger(__name__)
 
 
@@ -51,11 +52,10 @@ class Allowance:
 
 
 class _Notice(NamedTuple):
-    """An event that waits to be written, and how often to try if the API server is away."""
+    """An event that waits to be written."""
 
     target: str
     write: Callable[[], None]
-    attempts: int
 
 
 class Notices:
@@ -69,6 +69,7 @@ class Notices:
         self._allowance = allowance or Allowance()
         self._lock = threading.Lock()  # guards the allowance
         self._queue: queue.Queue[_Notice] = queue.Queue(_MAX_QUEUED)
+        self._healths: queue.Queue[_Notice] = queue.Queue(_MAX_QUEUED_HEALTHS)
 
     def post(self, pod: HolderPod, reason: Reason, message: str, warning: bool = True) -> bool:
         """Queue an event on a pod; return False if it is dropped.
@@ -90,7 +91,7 @@ class Notices:
         The event is written when the API server is back. Other events are dropped without it.
         """
         write = partial(self._kube.gpu_event, name, uid, reason.value, message, warning)
-        return self._enqueue(_Notice(f"GPU {name}", write, _MAX_ATTEMPTS))
+        return _enqueue(self._healths, _Notice(f"GPU {name}", write))
 
     def post_claim(self, claim: ClaimRef, reason: Reason, message: str) -> bool:
         """Queue a warning on a ResourceClaim; return False if it is dropped (see ``post``)."""
@@ -101,26 +102,43 @@ class Notices:
         with self._lock:
             if not self._allowance.take(key):
                 return False
-        return self._enqueue(_Notice(where, write, 1))
-
-    def _enqueue(self, notice: _Notice) -> bool:
-        try:
-            self._queue.put_nowait(notice)
-        except queue.Full:
-            return False
-        return True
+        return _enqueue(self._queue, _Notice(where, write))
 
     def run(self) -> Never:
         """Write events until the process ends; an event that the API server refuses is dropped."""
+        healths = threading.Thread(target=self._write_healths, name="health-events", daemon=True)
+        healths.start()
         while True:
             notice = self._queue.get()
-            for attempt in range(1, notice.attempts + 1):
-                try:
-                    notice.write()
-                    break
-                except ClusterError as err:
-                    is_refused = err.status is not None and err.status < 500 and err.status != 429
-                    if is_refused or attempt == notice.attempts:
-                        _log.warning("event on %s not written: %s", notice.target, err)
-                        break
+            try:
+                notice.write()
+            except ClusterError as err:
+                _log.warning("event on %s not written: %s", notice.target, err)
+
+    def _write_healths(self) -> Never:
+        while True:
+            notice = self._healths.get()
+            attempts = 0
+            while not _is_decided(notice, is_reported=attempts > 0):
+                attempts += 1
                 time.sleep(_RETRY_S)
+
+
+def _enqueue(events: "queue.Queue[_Notice]", notice: _Notice) -> bool:
+    try:
+        events.put_nowait(notice)
+    except queue.Full:
+        return False
+    return True
+
+
+def _is_decided(notice: _Notice, *, is_reported: bool) -> bool:
+    """Write an event; return False if the API server is away, which ``is_reported`` already."""
+    try:
+        notice.write()
+    except ClusterError as err:
+        is_refused = err.status is not None and err.status < 500 and err.status != 429
+        if is_refused or not is_reported:
+            _log.warning("event on %s not written: %s", notice.target, err)
+        return is_refused
+    return True

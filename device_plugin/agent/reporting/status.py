@@ -239,18 +239,8 @@ def _states(
         ready = (True, Reason.RECONCILED, f"{inventory_text} as desired{suffix}")
         progressing = (False, Reason.RECONCILED, "")
     sandbox = f"workers are confined by: {', '.join(inventory.sandbox) or 'not known yet'}"
-    sick_slices = _find_worse_slices(gpu)
-    if not healthy or sick_slices:
-        states = [] if healthy else [f"{gpu.uuid} is {gpu.health}"]
-        states += [f"slice {s.instance} ({s.uuid}) is {s.health}" for s in sick_slices]
-        healths = [gpu.health, *(s.health for s in sick_slices)]
-        in_service = all(map(is_in_service, healths))
-        reason = Reason.SUSPECT if in_service else Reason.UNHEALTHY
-        degraded: _State = (True, reason, "; ".join(states))
-    elif rival:
-        degraded = (True, Reason.RESOURCE_CONFLICT, rival)
-    elif unoffered:
-        degraded = (True, Reason.MIXED_PROFILES, unoffered)
+    if degradations := _degradations(gpu, unoffered, rival):
+        degraded: _State = (True, degradations[0][0], "; ".join(text for _, text in degradations))
     elif not inventory.isolation_enforced:
         degraded = (
             False,
@@ -265,6 +255,25 @@ def _states(
         ConditionType.PROGRESSING: progressing,
         ConditionType.DEGRADED: degraded,
     }
+
+
+def _degradations(gpu: Gpu, unoffered: str, rival: str) -> list[tuple[Reason, str]]:
+    """Return the reasons why a GPU is degraded, with a message each, the most important first.
+
+    The condition has one reason, and operators ignore ``Suspect`` for the node, so it is the last.
+    """
+    sick_slices = _find_worse_slices(gpu)
+    states = [] if gpu.health == "Healthy" else [f"{gpu.uuid} is {gpu.health}"]
+    states += [f"slice {s.instance} ({s.uuid}) is {s.health}" for s in sick_slices]
+    in_service = all(map(is_in_service, (gpu.health, *(s.health for s in sick_slices))))
+    sick = "; ".join(states)
+    reasons = [
+        (Reason.UNHEALTHY, "" if in_service else sick),
+        (Reason.RESOURCE_CONFLICT, rival),
+        (Reason.MIXED_PROFILES, unoffered),
+        (Reason.SUSPECT, sick if in_service else ""),
+    ]
+    return [(reason, message) for reason, message in reasons if message]
 
 
 def _find_worse_slices(gpu: Gpu) -> list[MigSlice]:

@@ -35,6 +35,7 @@ from gpu_operator.kube.port import Cluster, Kube
 _WORKERS = 4
 _MISSED_RESYNCS = 5
 _RETRY_S = 1.0
+_LONGEST_REFUSAL_S = 60.0
 _log = logging.getLogger(__name__)
 
 Part = Callable[[], Coroutine[Any, Any, None]]
@@ -149,16 +150,29 @@ async def _await_owners(
     """Return the owner references once the API server answers, None if ``stop`` is set before.
 
     Probes succeed meanwhile: a restart of the operator, with its back-off, would only come later.
+    An API server that starts also refuses valid requests: with 401 until it has read the accounts,
+    403 until it has read the roles, and 404 until it serves the kind. A refusal that lasts is
+    raised, because its cause is the configuration: the account, its rights, or the ClusterRole.
+
+    Raises:
+        KubeError: for ``_LONGEST_REFUSAL_S`` there was no answer but refusals.
     """
     async with Health(config.health_port, lambda: True):
-        is_reported = False
+        refused_at: float | None = None
+        reported: type[errors.KubeError] | None = None
         while not stop.is_set():
             try:
                 return await _find_owners(config, kube)
-            except errors.Unreachable as err:
-                if not is_reported:
+            except errors.KubeError as err:
+                if type(err) is not reported:
                     _log.warning("waiting for the API server: %s", err)
-                is_reported = True
+                reported = type(err)
+                if isinstance(err, errors.Unreachable):
+                    refused_at = None
+                elif refused_at is None:
+                    refused_at = time.monotonic()
+                elif time.monotonic() - refused_at > _LONGEST_REFUSAL_S:
+                    raise
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), _RETRY_S)
     return None

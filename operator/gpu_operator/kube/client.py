@@ -14,9 +14,9 @@ from kubernetes.aio.dynamic.client import DynamicClient
 from kubernetes.aio.dynamic.resource import Resource
 
 from gpu_operator import errors, kinds, metrics
-from gpu_operator.api import documents, events
+from gpu_operator.api import events
 from gpu_operator.api.v1alpha1 import FINALIZER
-from gpu_operator.kube import connection, proxy, taints
+from gpu_operator.kube import connection, proxy, responses, taints
 from gpu_operator.kube.actions import (
     Action,
     Annotate,
@@ -36,7 +36,6 @@ _LONGEST_MESSAGE = 1024  # characters of an event's message
 _TIMEOUT_S = 10.0  # for each request, including the complete response
 _ENDED = ("Succeeded", "Failed")  # phases of pods that hold no slices any more
 _WATCH_S = 60  # a dead connection is detected after this time
-_PAGE = 500  # objects per page of a list
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 
@@ -44,9 +43,9 @@ _MERGE_PATCH = "application/merge-patch+json"
 class KubernetesCluster:
     """A connection to a cluster's API server. Used by one event loop."""
 
-    def __init__(self, client: ApiClient, page: int = _PAGE) -> None:
+    def __init__(self, client: ApiClient, page: int = kinds.PAGE) -> None:
         """Use ``client``, which this object closes; ``page`` is how many objects one response of
-        ``page`` has at most.
+        ``page`` has at most, of kinds with large objects fewer.
         """
         self._page = page
         proxy.refuse_redirections(client)
@@ -70,7 +69,7 @@ class KubernetesCluster:
         resource = self._resource(kind)
         with translate_errors(f"list {kind}"):
             try:
-                items = [item async for item in self._iterate_pages(resource, namespace)]
+                items = [item async for item in self._iterate_pages(kind, namespace)]
             except ApiException as err:
                 if err.status != 410:
                     raise
@@ -91,7 +90,7 @@ class KubernetesCluster:
                 namespace=chosen.namespace or None,
                 field_selector=chosen.fields or None,
                 label_selector=chosen.labels or None,
-                limit=self._page,
+                limit=min(self._page, kinds.find_kind(kind).page),
                 _continue=token or None,
             )
 
@@ -114,13 +113,8 @@ class KubernetesCluster:
                 _request_timeout=_WATCH_S + _TIMEOUT_S,
             )
             try:
-                partial_line = b""
-                async for chunk in answer.content.iter_any():
-                    # objects may be of any length
-                    *lines, partial_line = (partial_line + chunk).split(b"\n")
-                    for line in filter(None, lines):
-                        event: Document = documents.read(line)
-                        yield event
+                async for event in responses.parse_lines(answer.content.iter_any()):
+                    yield event
             finally:
                 answer.close()
 
@@ -181,16 +175,14 @@ class KubernetesCluster:
                     await self._record(action)
         return None
 
-    async def _iterate_pages(
-        self, resource: Resource, namespace: str | None
-    ) -> AsyncIterator[Document]:
+    async def _iterate_pages(self, kind: str, namespace: str | None) -> AsyncIterator[Document]:
         token = ""
         while True:
             page = await self._send(
                 self._dynamic.get,
-                resource,
+                self._resource(kind),
                 namespace=namespace,
-                limit=_PAGE,
+                limit=kinds.find_kind(kind).page,
                 _continue=token or None,
             )
             for item in page.get("items") or ():
@@ -399,7 +391,7 @@ class KubernetesCluster:
             raise
         finally:
             metrics.REQUESTS.labels(getattr(verb, "__name__", "create"), code).inc()
-        document: Document = documents.read(await answer.read())
+        document: Document = await responses.parse(await answer.read())
         return document
 
 

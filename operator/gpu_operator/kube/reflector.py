@@ -15,7 +15,7 @@ from gpu_operator import errors
 from gpu_operator.kube.port import Chosen, Document, Source
 
 _RETRY_S: Final = 1.0
-_AT_A_TIME: Final = 50  # objects of a page that are processed before other tasks run
+_LONGEST_S: Final = 0.005  # for which objects of a page are processed before other tasks run
 _log = logging.getLogger(__name__)
 
 Sink = Callable[[str, str, Any], None]
@@ -92,9 +92,11 @@ class Reflector:
         token = ""
         while True:
             page = await self._source.page(self._kind, self._chosen, token)
-            for number, item in enumerate(page.get("items") or ()):
-                if number % _AT_A_TIME == 0:
+            began = time.monotonic()
+            for item in page.get("items") or ():
+                if time.monotonic() - began > _LONGEST_S:
                     await asyncio.sleep(0)
+                    began = time.monotonic()
                 gone.discard(self._apply(item))
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""

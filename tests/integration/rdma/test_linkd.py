@@ -72,6 +72,7 @@ class Node:
     name: str
     directory: Path
     process: subprocess.Popen[str] | None = None
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
     clients: list[Linkd] = field(default_factory=list)
 
     def run(self, *command: str) -> str:
@@ -79,12 +80,18 @@ class Node:
         return subprocess.run(entering, check=True, capture_output=True, text=True).stdout
 
     def start(self, **environment: str) -> Linkd:
-        """Start the daemon; return its client."""
+        """Start a daemon, which serves or is the next one; return a client of the one that serves.
+
+        ``process`` is the daemon that was started last.
+        """
+        ready = self.directory / f"ready-{len(self.processes)}"
         module = ["-m", "device_plugin.second_layer.daemon", f"--directory={self.directory}"]
+        module.append(f"--ready-file={ready}")
         entering = [shutil.which("ip") or "ip", "netns", "exec", self.name, sys.executable]
         self.process = subprocess.Popen(
             [*entering, *module], env=os.environ | environment, stderr=subprocess.PIPE, text=True
         )
+        self.processes.append(self.process)
         client = Linkd(self.directory / SOCKET_NAME, 20.0)
         self.clients.append(client)
 
@@ -92,7 +99,7 @@ class Node:
             assert self.process is not None
             assert self.process.poll() is None
             try:
-                return bool(client.call("state"))
+                return ready.exists() and bool(client.call("state"))
             except LinkdUnreachable:
                 return False
 
@@ -143,9 +150,10 @@ def node(tmp_path: Path) -> Iterator[Node]:
     finally:
         for client in made.clients:
             client.close()
-        if made.process is not None and made.process.poll() is None:
-            made.process.kill()
-            made.process.communicate(timeout=60)
+        for process in made.processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate(timeout=60)
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
@@ -181,22 +189,89 @@ def test_killed_it_leaves_rules_and_the_next_one_goes_on(node: Node) -> None:
 
 
 def test_another_one_takes_the_rules_over(node: Node) -> None:
-    """During an update both run: the old one ends when the new one's pod runs."""
+    """During an update both run: the old one ends when the new one's pod is ready."""
     node.pod("first", "10.92.1.2")
     node.start().call("tables", document=codec.encode(TABLES))
     old, path = node.process, node.directory / SOCKET_NAME
-    inode = path.stat().st_ino
     client = node.start()
-    until(lambda: path.exists() and path.stat().st_ino != inode)
+    assert client.call("state")["generation"] == 1, "the new one does not serve yet"
     node.process, new = old, node.process
     assert "the rules stay" in node.stop()
     assert 'device "first"' in node.rules
     node.process = new
+    until(lambda: state_of(client).get("generation", 1) is None)
     client.call("tables", document=codec.encode(replace(TABLES, generation=2)))
     assert client.call("state")["generation"] == 2
     assert "no rule is left" in node.stop()
     assert TABLE not in node.rules
-    assert not (node.directory / SOCKET_NAME).exists()
+    assert not path.exists()
+    assert not list(node.directory.glob("ready-*"))
+
+
+def state_of(client: Linkd) -> dict[str, Any]:
+    """Return the state of the linkd that serves; empty while none does."""
+    try:
+        return client.call("state")
+    except LinkdUnreachable:
+        return {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
+def test_one_that_ends_before_its_turn_changes_nothing(node: Node, number: signal.Signals) -> None:
+    """Its image may be broken, or the update is undone."""
+    node.pod("first", "10.92.1.2")
+    node.start().call("tables", document=codec.encode(TABLES))
+    old = node.process
+    client = node.start()
+    node.stop(number)
+    assert 'device "first"' in node.rules
+    assert client.call("state")["generation"] == 1
+    client.call("tables", document=codec.encode(replace(TABLES, generation=2)))
+    node.pod("second", "10.92.1.3")
+    until(lambda: 'device "second"' in node.rules)
+    node.process = old
+    assert "no rule is left" in node.stop()
+    assert TABLE not in node.rules
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["old first", "new first"])
+def test_after_an_uninstallation_during_an_update_no_rule_is_left(
+    node: Node, order: tuple[int, int]
+) -> None:
+    node.pod("first", "10.92.1.2")
+    node.start().call("tables", document=codec.encode(TABLES))
+    node.start()
+    for number in order:
+        node.processes[number].terminate()
+    for process in node.processes:
+        process.communicate(timeout=60)
+    assert TABLE not in node.rules
+
+
+@pytest.mark.parametrize("returns", [True, False], ids=["its socket is removed", "it takes over"])
+def test_a_linkd_of_an_earlier_version_makes_none_unreachable(node: Node, returns: bool) -> None:
+    """It takes the socket when it starts, and removes socket and rules when it ends."""
+    node.pod("first", "10.92.1.2")
+    client, path = node.start(), node.directory / SOCKET_NAME
+    client.call("tables", document=codec.encode(TABLES))
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        node.pod("second", "10.92.1.3")
+        time.sleep(2)
+        assert 'device "second"' not in node.rules, "both would enforce"
+        if not returns:
+            assert "the rules stay" in node.stop()
+            assert 'device "first"' in node.rules
+            return
+    path.unlink()
+    node.run("nft", "flush", "ruleset")
+    second_client = Linkd(path, 20.0)
+    node.clients.append(second_client)
+    until(lambda: state_of(second_client))
+    second_client.call("drops")
+    assert 'device "second"' in node.rules
 
 
 def test_no_dropped_packet_is_lost_from_the_counts_while_rules_are_loaded(node: Node) -> None:

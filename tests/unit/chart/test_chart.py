@@ -328,9 +328,24 @@ def test_linkd_has_two_capabilities_and_no_token() -> None:
     assert security["readOnlyRootFilesystem"] is True
     assert security["privileged"] is False
     assert security["allowPrivilegeEscalation"] is False
-    assert [one["hostPath"]["path"] for one in spec["volumes"]] == ["/run/tessera/links"]
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert volumes == {
+        "links": {
+            "name": "links",
+            "hostPath": {"path": "/run/tessera/links", "type": "DirectoryOrCreate"},
+        },
+        "tmp": {"name": "tmp", "emptyDir": {}},
+    }
     for off in ("rdma.enabled=false", "rdma.secondLayer.enabled=false"):
         assert "tessera-links" not in render(off)["DaemonSet"]
+
+
+def test_an_update_ends_no_linkd_before_the_next_one_is_ready() -> None:
+    links = render()["DaemonSet"]["tessera-links"]["spec"]
+    assert links["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    (linkd,) = links["template"]["spec"]["containers"]
+    ready_file = linkd["startupProbe"]["exec"]["command"][-1]
+    assert f"--ready-file={ready_file}" in linkd["args"]
 
 
 def test_the_node_agent_may_read_gpus_and_write_their_status_and_events() -> None:

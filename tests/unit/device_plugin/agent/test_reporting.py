@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import threading
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from device_plugin.inventory import model
 from device_plugin.inventory.model import ClaimShare, Gpu, HolderPod, Inventory, MigSlice
 from device_plugin.inventory.resources import Kind, OfferedResources
 from device_plugin.kube.client import Kube
-from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from mig import geometry
 from support.processes.api_server import ApiServer, wait_for
 from support.processes.endless import endless
@@ -30,6 +31,7 @@ from vgpu_sim.hal.management import admin
 BOARD = geometry.board("h100-80gb")
 POD = HolderPod("team", "train", "11111111-1111-4111-8111-111111111111")
 SERVED = {"gpu.tessera.dev/mig-1g.10gb"}
+HEALTHS = ("Healthy", "Suspect: Xid 94", "Unhealthy: Xid 79")
 NAMED = OfferedResources({"MIG-1": "gpu.tessera.dev/mig-1g.10gb"})
 SPEC = {"nodeName": "node-1", "index": 0, "board": BOARD.key, "uuid": "GPU-1", "pool": "p"}
 
@@ -100,6 +102,32 @@ def test_degraded_reports_unhealthy_devices_and_unenforced_limits(
         assert conditions["Degraded"]["message"] == message
         assert conditions["Ready"]["status"] == "True"
         assert ("see Degraded" in conditions["Ready"]["message"]) is (degraded[0] == "True")
+
+
+@pytest.mark.parametrize("rival", ["", "another plugin serves it"])
+@pytest.mark.parametrize("unoffered", ["", "none is offered"])
+@pytest.mark.parametrize(("gpu", "mig_slice"), [(a, b) for a in HEALTHS for b in HEALTHS])
+def test_a_suspect_device_hides_no_reason_why_the_node_does_not_serve_its_gpus(
+    gpu: str, mig_slice: str, unoffered: str, rival: str
+) -> None:
+    """The operator leaves a node whose GPUs are suspect in service."""
+    (device,) = inventory(0).gpus
+    slices = (dataclasses.replace(device.slices[0], health=mig_slice),)
+    device = dataclasses.replace(device, health=gpu, slices=slices)
+    states = status._states(device, Steps(), inventory(0), unoffered, rival)
+    degraded, reason, message = states[ConditionType.DEGRADED]
+    healths = [health.partition(":")[0] for health in (gpu, mig_slice)]
+    expected = [
+        (Reason.UNHEALTHY, "Unhealthy" in healths),
+        (Reason.RESOURCE_CONFLICT, rival),
+        (Reason.MIXED_PROFILES, unoffered),
+        (Reason.SUSPECT, "Suspect" in healths),
+        (Reason.HEALTHY, True),
+    ]
+    assert reason == next(reason for reason, applies in expected if applies)
+    assert degraded is (reason is not Reason.HEALTHY)
+    for text in (rival, unoffered, "" if gpu == "Healthy" else gpu):
+        assert text in message, "every reason is in the message"
 
 
 def test_a_gpu_off_the_bus_is_lost_until_it_is_back_or_not_known() -> None:
@@ -338,6 +366,43 @@ def test_every_change_of_health_is_an_event_even_after_a_time_without_an_api_ser
             wait_for(api, lambda: len(api.events) >= len(changes))
         messages = [event["message"] for event in api.events.values()]
     assert messages[: len(changes)] == changes
+
+
+def test_no_change_of_health_is_lost_while_tenants_fill_the_queue_and_the_api_server_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An hour of failed attempts; other events do not wait for it."""
+    monkeypatch.setattr(notices_module, "_RETRY_S", 0.0)
+    attempts = 720
+    with ApiServer() as api:
+        kube = Kube("node-1", api.client())
+        write, failures = kube.gpu_event, [ClusterError("away")] * attempts
+        is_back = threading.Event()
+
+        def write_later(*event: Any) -> None:
+            if failures:
+                raise failures.pop()
+            is_back.wait(60)
+            write(*event)
+
+        monkeypatch.setattr(kube, "gpu_event", write_later)
+        notices = Notices(kube)
+        pods = (dataclasses.replace(POD, uid=f"uid-{number}") for number in range(1000))
+        assert sum(notices.post(pod, Reason.FAULTED, "bad") for pod in pods) == 256
+        changes = [f"change {number}" for number in range(40)]
+        assert all(notices.post_health("g", "u", Reason.HEALTHY, text, False) for text in changes)
+        last = partial(notices.post, POD, Reason.FAULTED, "the end", True)
+        with endless(notices.run, wake=last):
+            wait_for(api, lambda: "bad" in messages(api))
+            is_back.set()
+            wait_for(api, lambda: changes[-1] in messages(api))
+            posted = messages(api)
+    assert [text for text in posted if text.startswith("change")] == changes
+
+
+def messages(api: ApiServer) -> list[str]:
+    """Return the messages of all events, in the order in which they were created."""
+    return [event["message"] for event in list(api.events.values())]
 
 
 def test_events_land_on_the_pod_and_repeat_as_a_count() -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from kubernetes.aio.client import ApiClient, Configuration
 
 from gpu_operator import errors
 from gpu_operator.app import serve
@@ -20,9 +21,11 @@ from gpu_operator.engine.queue import Key, WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.actions import Apply, Manager
+from gpu_operator.kube.client import KubernetesCluster
 from gpu_operator.kube.lease import Elector, Term
 from gpu_operator.kube.lease_thread import LeaseThread
 from gpu_operator.kube.port import Document, Kube
+from support.processes.http_stub import Answer, HttpStub, Request
 from support.programs.verbs_tools import free_port
 from support.worlds.fake_cluster import FakeCluster
 
@@ -347,3 +350,69 @@ def test_the_operator_waits_for_an_api_server_that_is_away(
         assert await owners is None
 
     asyncio.run(scenario())
+
+
+def await_owners(*answers: Answer) -> tuple[tuple[dict[str, Any], ...] | None, int]:
+    """Start with an API server that gives these answers, and the last one again and again.
+
+    Return the owners and the number of requests.
+    """
+    config: Any = SimpleNamespace(owner_cluster_role="tessera", health_port=free_port())
+
+    async def start(url: str) -> tuple[dict[str, Any], ...] | None:
+        cluster = KubernetesCluster(ApiClient(Configuration(host=url)))
+        try:
+            return await serve._await_owners(config, cluster, asyncio.Event())
+        finally:
+            await cluster.close()
+
+    def answer(_: Request) -> Answer:
+        return answers[min(len(stub.requests), len(answers)) - 1]
+
+    with HttpStub(answer) as stub:
+        return asyncio.run(start(stub.url)), len(stub.requests)
+
+
+ROLE = Answer(document={"metadata": {"name": "tessera", "uid": "u"}})
+REFUSALS = {
+    "no accounts yet": Answer(401, {"kind": "Status", "message": "Unauthorized"}),
+    "no roles yet": Answer(
+        403, {"kind": "Status", "message": 'RBAC: clusterrole "tessera" not found'}
+    ),
+    "no kind yet": Answer(404, text="404 page not found\n"),
+}
+TROUBLES = {
+    "too many requests": Answer(429, {"kind": "Status", "message": "try again later"}),
+    "no leader of etcd": Answer(500, {"kind": "Status", "message": "etcdserver: no leader"}),
+    "not initialized": Answer(503, {"kind": "Status", "message": "not been fully initialized"}),
+    "a proxy without server": Answer(502, text="<html>bad gateway"),
+}
+
+
+@pytest.mark.parametrize("trouble", [*REFUSALS, *TROUBLES])
+def test_the_operator_waits_for_an_api_server_that_is_just_starting(
+    trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    owners, requests = await_owners(*[(REFUSALS | TROUBLES)[trouble]] * 3, ROLE)
+    assert [owner["uid"] for owner in owners or ()] == ["u"]
+    assert requests == 4
+    assert caplog.text.count("waiting for the API server") == 1
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_refusal_that_lasts_ends_the_operator_with_its_reason(
+    refusal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "_LONGEST_REFUSAL_S", 0.2)
+    with pytest.raises(errors.KubeError, match=r"ClusterRole tessera: (Unauth|RBAC|404 )"):
+        await_owners(REFUSALS[refusal])
+
+
+def test_the_time_of_refusals_begins_again_with_an_api_server_that_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serve, "_LONGEST_REFUSAL_S", 0.2)
+    monkeypatch.setattr(serve, "_RETRY_S", 0.15)
+    refusal, away = REFUSALS["no roles yet"], TROUBLES["not initialized"]
+    owners, _ = await_owners(*[refusal, away] * 3, ROLE)
+    assert owners
