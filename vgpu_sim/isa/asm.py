@@ -90,11 +90,16 @@ class _ModuleParser:
             raise AssemblyError(self._last_line, 1, "the last function is not closed")
         module = Module(
             tuple(self._functions),
-            tuple(replace(one, relocations=tuple(held)) for one, held in self._variables),
+            tuple(
+                replace(variable, relocations=tuple(relocations))
+                for variable, relocations in self._variables
+            ),
             self._capability,
             self._ptx,
             "".join(self._source),
-            tuple(replace(one, reasons=tuple(reasons)) for one, reasons in self._parse_refused),
+            tuple(
+                replace(refusal, reasons=tuple(reasons)) for refusal, reasons in self._parse_refused
+            ),
         )
         try:
             check_module(module)

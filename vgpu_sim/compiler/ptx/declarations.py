@@ -160,25 +160,25 @@ def parse_parameters(cursor: Cursor) -> tuple[tree.Variable, ...]:
 
 
 def _parse_specifiers(cursor: Cursor) -> _Specifiers:
-    found = _Specifiers()
+    specifiers = _Specifiers()
     while cursor.current.kind is Kind.DOTTED:
         word = cursor.current.text
-        if word in TYPES and not found.type:
-            found.type = cursor.advance().text
-        elif word in _VECTORS and not found.vector:
-            found.vector = cursor.advance().text
-        elif word == ".align" and found.align is None:
+        if word in TYPES and not specifiers.type:
+            specifiers.type = cursor.advance().text
+        elif word in _VECTORS and not specifiers.vector:
+            specifiers.vector = cursor.advance().text
+        elif word == ".align" and specifiers.align is None:
             cursor.advance()
-            found.align = _parse_alignment(cursor)
+            specifiers.align = _parse_alignment(cursor)
         elif word == ".attribute":
-            found.attributes += parse_attributes(cursor)
-        elif word == ".ptr" and found.pointer is None:
-            found.pointer = _parse_pointer(cursor)
+            specifiers.attributes += parse_attributes(cursor)
+        elif word == ".ptr" and specifiers.pointer is None:
+            specifiers.pointer = _parse_pointer(cursor)
         else:
             raise cursor.error("unknown type or specifier")
-    if not found.type:
+    if not specifiers.type:
         raise cursor.error("expected a type")
-    return found
+    return specifiers
 
 
 def _parse_alignment(cursor: Cursor) -> int:
