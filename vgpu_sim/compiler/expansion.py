@@ -257,8 +257,14 @@ class _Function:
             )
 
         put("cvt", (".u32", f".u{register.type.bits}"), number, _part(index, scope))
-        scale = tree.Integer(size), tree.Integer(addend * size)
-        put("mad", (".lo", ".u32"), number, number, *scale)
+        put(
+            "mad",
+            (".lo", ".u32"),
+            number,
+            number,
+            tree.Integer(size),
+            tree.Integer(addend * size),
+        )
         put("mov", (wide,), address, base)
         put("cvt", (f".u{wide[2:]}", ".u32"), place, number)
         put("add", (f".u{wide[2:]}",), address, address, place)

@@ -240,7 +240,7 @@ class LazyFile:
     def _lines_of(self, spans: list[Span]) -> str:
         """Return a text that has the lines of some parts in their places, and otherwise nothing."""
         parts, at = [], 0
-        for span in sorted(spans, key=lambda one: one.start):
+        for span in sorted(spans, key=lambda part: part.start):
             parts += ["\n" * self._text.count(b"\n", at, span.start)]
             parts += [self._text[span.start : span.end].decode("ascii")]
             at = span.end

@@ -32,14 +32,27 @@ _DRIVER: Final = frozenset(
 )
 _RUNTIME: Final = frozenset(
     {
-        *("cudaGetParameterBuffer", "cudaGetParameterBufferV2"),
-        *("cudaLaunchDevice", "cudaLaunchDeviceV2", "cudaGraphLaunch"),
-        *("cudaMemcpyAsync", "cudaMemsetAsync", "cudaMalloc", "cudaFree"),
-        *("cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamWaitEvent"),
-        *("cudaEventCreateWithFlags", "cudaEventDestroy"),
-        *("cudaEventRecord", "cudaEventRecordWithFlags"),
-        *("cudaPeekAtLastError", "cudaGetLastError", "cudaDeviceGetAttribute"),
-        *("cudaGetErrorName", "cudaGetErrorString"),
+        "cudaGetParameterBuffer",
+        "cudaGetParameterBufferV2",
+        "cudaLaunchDevice",
+        "cudaLaunchDeviceV2",
+        "cudaGraphLaunch",
+        "cudaMemcpyAsync",
+        "cudaMemsetAsync",
+        "cudaMalloc",
+        "cudaFree",
+        "cudaStreamCreateWithFlags",
+        "cudaStreamDestroy",
+        "cudaStreamWaitEvent",
+        "cudaEventCreateWithFlags",
+        "cudaEventDestroy",
+        "cudaEventRecord",
+        "cudaEventRecordWithFlags",
+        "cudaPeekAtLastError",
+        "cudaGetLastError",
+        "cudaDeviceGetAttribute",
+        "cudaGetErrorName",
+        "cudaGetErrorString",
     }
 )
 _HEAP: Final = frozenset({"malloc", "free"})  # what the device runtime calls

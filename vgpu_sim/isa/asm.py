@@ -173,9 +173,12 @@ def _parse_refused(line: Line) -> Refused:
 
 
 def _reason(line: Line) -> Diagnostic:
-    place = line.integer(), line.integer()
-    message = line.string()
-    return Diagnostic(*place, message, "" if line.empty else line.string())
+    return Diagnostic(
+        line=line.integer(),
+        column=line.integer(),
+        message=line.string(),
+        text="" if line.empty else line.string(),
+    )
 
 
 def _variable(line: Line) -> Variable:

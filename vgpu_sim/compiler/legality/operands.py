@@ -109,8 +109,8 @@ def _check(scope: Scope, requirement: Wanted, operand: tree.Operand, space: str)
                 raise Invalid("expected a label")
         case "int" | "name":
             _check_address_value(scope, requirement, operand)
-        case what if what.startswith("["):
-            _check_memory(scope, operand, what[1:-1] or space)
+        case token if token.startswith("["):
+            _check_memory(scope, operand, token[1:-1] or space)
         case _:
             for name in names.names_in((operand,)):
                 scope.look_up(name)

@@ -13,8 +13,18 @@ MAX_ERRORS = 1000
 _BEHIND_OPERANDS = frozenset({",", ";"})
 _MODULE_WORDS = frozenset(
     {
-        *(".visible", ".extern", ".weak", ".common", ".entry", ".func", ".global", ".const"),
-        *(".file", ".section", ".alias", ".pragma"),
+        ".visible",
+        ".extern",
+        ".weak",
+        ".common",
+        ".entry",
+        ".func",
+        ".global",
+        ".const",
+        ".file",
+        ".section",
+        ".alias",
+        ".pragma",
     }
 )
 

@@ -80,8 +80,9 @@ def first_block(context: Context, form: Form, match: Match) -> None:
             continue
         to = values.destination(context, operand, DataType.B32)
         word = (low, _shifted(context, low), high)[place]
-        types = {"type": DataType.U32, "source_type": DataType.U64}
-        context.builder.emit(Op.CVT, dsts=(to,), srcs=(word,), **types)
+        context.builder.emit(
+            Op.CVT, type=DataType.U32, source_type=DataType.U64, dsts=(to,), srcs=(word,)
+        )
 
 
 def _halves(context: Context, operand: tree.Operand) -> tuple[Operand, Operand]:

@@ -135,5 +135,10 @@ def _move(context: Context, to: Register, source: Operand) -> None:
     if source_bits == bits:
         context.builder.emit(Op.MOV, type=UNTYPED[bits], dsts=(to,), srcs=(source,))
         return
-    types = {"type": UNSIGNED[bits], "source_type": UNSIGNED[source_bits]}
-    context.builder.emit(Op.CVT, dsts=(to,), srcs=(source,), **types)
+    context.builder.emit(
+        Op.CVT,
+        type=UNSIGNED[bits],
+        source_type=UNSIGNED[source_bits],
+        dsts=(to,),
+        srcs=(source,),
+    )

@@ -90,8 +90,10 @@ def _multiply(
     totals = unpack(sequence, z, type_)
     for i, k in product(range(_ELEMENTS), range(_DEPTH)):
         at_row, at_column = (i >> 1 & 1, i & 5) if wide else (0, i)
-        factors = left[at_row, k], right[at_column, k]
-        totals[i] = sequence.emit(Op.FMA, D.F32, *factors, totals[i], rounding=Rounding.RN)
+        left_factor, right_factor = left[at_row, k], right[at_column, k]
+        totals[i] = sequence.emit(
+            Op.FMA, D.F32, left_factor, right_factor, totals[i], rounding=Rounding.RN
+        )
     fragments.assign(sequence, to, pack(sequence, totals, type_), D.B32)
 
 

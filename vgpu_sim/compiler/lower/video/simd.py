@@ -134,8 +134,8 @@ def _one_by_one(sequence: Sequence, operation: _Simd) -> Operand:
         if operation.accumulate:
             result = sequence.emit(Op.ADD, D.S32, result, value)
         else:
-            field = (Literal(place * operation.bits), Literal(operation.bits))
-            result = sequence.emit(Op.BFI, D.B32, value, result, *field)
+            position, length = Literal(place * operation.bits), Literal(operation.bits)
+            result = sequence.emit(Op.BFI, D.B32, value, result, position, length)
     return result
 
 

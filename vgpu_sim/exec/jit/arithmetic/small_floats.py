@@ -70,9 +70,8 @@ class SmallFloats:
             negative = text.let(f"icmp slt {self._type(word)} {bits}, {self._const(0, word)}")
             outward = rounding is Rounding.RM
             up, down = self._const(1, word), self._const(-1, word)
-            step = text.select(
-                negative, *((up, down) if outward else (down, up)), word, self._vector
-            )
+            negative_step, positive_step = (up, down) if outward else (down, up)
+            step = text.select(negative, negative_step, positive_step, word, self._vector)
         moved = text.let(f"add {self._type(word)} {bits}, {step}")
         return self._as(text.select(beyond, moved, bits, word, self._vector), word, to)
 

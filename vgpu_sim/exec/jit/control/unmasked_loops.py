@@ -83,8 +83,17 @@ class UnmaskedLoops:
         all_come = "true" if mask.full else masks.all_lanes(lanes)
         if all_come == "false":
             return None
-        labels = (text.block_label, text.label("turns"), text.label("lacking"), text.label("met"))
-        return UnmaskedLoop(level, latch, lanes, initial, all_come, *labels)
+        return UnmaskedLoop(
+            level,
+            latch,
+            lanes,
+            initial,
+            all_come,
+            origin=text.block_label,
+            start=text.label("turns"),
+            masked=text.label("lacking"),
+            met=text.label("met"),
+        )
 
     def begin(self, loop: UnmaskedLoop) -> None:
         """Begin the unmasked copy. A group executes it only if all its lanes arrive."""

@@ -366,9 +366,15 @@ class Compiler:
         text = assembler.text()
         if not assembler.stops:
             return _Generated(form, chosen_plan, text)
-        groups, stack_bytes = geometry.groups, assembler.stack_bytes
-        how = (groups, stack_bytes, assembler.counts, assembler.polls)
-        return _Generated(form, chosen_plan, text, *how)
+        return _Generated(
+            form,
+            chosen_plan,
+            text,
+            groups=geometry.groups,
+            stack_bytes=assembler.stack_bytes,
+            counts=assembler.counts,
+            polls=assembler.polls,
+        )
 
 
 def _defect(function: Function, block: Block, error: Exception) -> str:

@@ -229,8 +229,14 @@ class Text:
         """Write an instruction that prefetches the cache line at ``pointer`` into the data cache.
         The line is expected to be read repeatedly.
         """
-        hints = ("i32", "0"), ("i32", "3"), ("i32", "1")
-        self.call("void", "llvm.prefetch.p0", ("ptr", pointer), *hints)
+        self.call(
+            "void",
+            "llvm.prefetch.p0",
+            ("ptr", pointer),
+            ("i32", "0"),
+            ("i32", "3"),
+            ("i32", "1"),
+        )
 
     def intrinsic(self, stem: str, scalar: str, vector: bool, *values: str) -> str:
         """Call the intrinsic ``llvm.<stem>.<type>``. Its operands and its result have the same
