@@ -151,8 +151,8 @@ def _extents(function: Function, blocks: list[_Block]) -> list[Interval]:
                 last.setdefault(index, 2 * word + 1)
             for index in _reads(function.code[word]):
                 last.setdefault(index, 2 * word)
-    intervals = [Interval(index, start, last[index]) for index, start in first.items()]
-    return sorted(intervals, key=lambda interval: (interval.start, interval.index))
+    extents = [Interval(index, start, last[index]) for index, start in first.items()]
+    return sorted(extents, key=lambda interval: (interval.start, interval.index))
 
 
 def _place(places: dict[int, int], registers: int, place: int) -> None:

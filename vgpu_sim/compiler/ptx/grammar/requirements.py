@@ -135,11 +135,11 @@ def _rows() -> dict[str, tuple[_Row, ...]]:
 
 @cache
 def _specials() -> dict[str, Need]:
-    needs = {}
+    need_of = {}
     for line in SPECIAL_REGISTERS.strip().splitlines():
         names, _, need = line.partition(" : ")
-        needs.update(dict.fromkeys(names.split(), _need(need)))
-    return needs
+        need_of.update(dict.fromkeys(names.split(), _need(need)))
+    return need_of
 
 
 def _need(text: str) -> Need:

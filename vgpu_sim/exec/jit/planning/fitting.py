@@ -61,9 +61,8 @@ def _against_straight_code(ssa: SsaFunction, geometry: Geometry, registers: int)
     # Spilling a few values costs less than waiting for results.
     if geometry.vectors > _DIVERGENT_VECTORS:
         return f"{_DIVERGENT_VECTORS} vectors hide the latency of straight-line code"
-    has_extra_vectors = (
-        geometry.vectors > _STREAMING_VECTORS
-    )  # fewer vectors need as many constants
+    # Fewer vectors need as many constants.
+    has_extra_vectors = geometry.vectors > _STREAMING_VECTORS
     return describe_excess(
         peak + count_constants(ssa) if has_extra_vectors else peak, 2 * registers, "the code"
     )
