@@ -74,11 +74,11 @@ def check_instruction(scope: Scope, instruction: tree.Instruction) -> None:
     space = _space(words)
     if instruction.opcode == "st" and space == "param":
         space = "param::func"
-    for wanted_one, operand in zip(fitting[0], instruction.operands, strict=True):
+    for requirement, operand in zip(fitting[0], instruction.operands, strict=True):
         if isinstance(operand, tree.Element) and instruction.opcode in _BY_NUMBER:
             scope.array(operand)
             operand = tree.Memory((operand.base,))
-        _check(scope, wanted_one, operand, space)
+        _check(scope, requirement, operand, space)
 
 
 def _takes(signature: Signature, count: int) -> bool:

@@ -50,9 +50,9 @@ def scale(emitter: Emitter, node: Operation, mask: Mask) -> None:
         ]
         for place, halves in enumerate(_call(text, node.instruction, registers)):
             registers_of[place] += vectors_of(text, halves, "float", len(vectors))
-    for result, vectors_found in zip(node.results, registers_of, strict=True):
+    for result, vector_names in zip(node.results, registers_of, strict=True):
         if result is not None:
-            define(emitter, result, vectors_found, "float")
+            define(emitter, result, vector_names, "float")
 
 
 def _scalars(instruction: Instruction) -> list[str]:

@@ -209,12 +209,12 @@ def _product_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
     for sources, type_ in ((a, "i32"), (b, "i32"), (c, scalar)):
         arguments += [f"{type_} {read(emitter, s, type_, Form.BASE, 0)}" for s in sources]
     results = "{ " + ", ".join([scalar] * len(c)) + " }"
-    found_here = emit_if_in_mask(
+    aggregate = emit_if_in_mask(
         emitter, mask, results, lambda: text.let(f"call {results} @{name}({', '.join(arguments)})")
     )
     for place, result in enumerate(node.results):
         if result is not None:
-            value = text.let(f"extractvalue {results} {found_here}, {place}")
+            value = text.let(f"extractvalue {results} {aggregate}, {place}")
             define_alone(emitter, result, value, scalar)
 
 
