@@ -14,26 +14,34 @@ def adapt(declared: tree.Function, function: tree.Function, name: str) -> tree.F
     """Return an adapter called ``name``, declared as ``declared``, that calls ``function``."""
     line, column = declared.line, declared.column
     parameters = tuple(
-        replace(one, name=f"argument.{i}") for i, one in enumerate(declared.parameters)
+        replace(variable, name=f"argument.{i}") for i, variable in enumerate(declared.parameters)
     )
-    returns = tuple(replace(one, name=f"result.{i}") for i, one in enumerate(declared.returns))
-    dropped = tuple(replace(one, name=f"dropped.{i}") for i, one in enumerate(function.returns))
+    returns = tuple(
+        replace(variable, name=f"result.{i}") for i, variable in enumerate(declared.returns)
+    )
+    dropped = tuple(
+        replace(variable, name=f"dropped.{i}") for i, variable in enumerate(function.returns)
+    )
 
     def make(opcode: str, modifiers: tuple[str, ...], *operands: tree.Operand) -> tree.Instruction:
         return tree.Instruction(line, column, opcode, modifiers, operands, None, 0, 0)
 
     def names(variables: tuple[tree.Variable, ...]) -> tree.Arguments:
-        return tree.Arguments(tuple(tree.Name(one.name, line, column) for one in variables))
+        return tree.Arguments(
+            tuple(tree.Name(variable.name, line, column) for variable in variables)
+        )
 
     zeros = (
         make(
             "st",
-            (".param", f".b{DATA_TYPES[one.type[1:]].bits}"),
-            tree.Memory((tree.Name(one.name, line, column),)),
+            (".param", f".b{DATA_TYPES[variable.type[1:]].bits}"),
+            tree.Memory((tree.Name(variable.name, line, column),)),
             tree.Integer(0),
         )
-        for one in returns
-        if one.space is tree.Space.PARAM and not one.dimensions and one.type[1:] in DATA_TYPES
+        for variable in returns
+        if variable.space is tree.Space.PARAM
+        and not variable.dimensions
+        and variable.type[1:] in DATA_TYPES
     )
     results = (names(dropped),) if dropped else ()
     arguments = (names(parameters),) if parameters else ()

@@ -16,10 +16,10 @@ _CALL: Final = f"{HEADER}.func f() {{ .reg .b64 %d; call (%d), __tessera_current
 def is_read(module: tree.Module) -> bool:
     """Return whether an instruction of a module reads the register."""
     return any(
-        _reads(one)
+        _reads(instruction)
         for function in module.functions
         if function.body is not None
-        for one in names.instructions(function.body)
+        for instruction in names.instructions(function.body)
     )
 
 
@@ -32,10 +32,14 @@ def replace_reads(module: tree.Module, function: str) -> tree.Module:
     return replace(module, functions=tuple(functions))
 
 
-def _reads(one: tree.Instruction) -> bool:
-    if one.opcode != "mov" or len(one.operands) != 2 or one.modifiers not in _TYPES:
+def _reads(instruction: tree.Instruction) -> bool:
+    if (
+        instruction.opcode != "mov"
+        or len(instruction.operands) != 2
+        or instruction.modifiers not in _TYPES
+    ):
         return False
-    to, source = one.operands
+    to, source = instruction.operands
     if not isinstance(to, tree.Name) or not isinstance(source, tree.Name):
         return False
     return source.text == CURRENT_GRAPH
@@ -52,11 +56,11 @@ def _in_statement(statement: tree.Statement, function: str) -> tree.Statement:
     if not isinstance(statement, tree.Instruction) or not _reads(statement):
         return statement
     call = _call()
-    results, called, given = call.operands
+    results, called, arguments = call.operands
     assert isinstance(results, tree.Arguments)
     assert isinstance(called, tree.Name)
     results = replace(results, elements=(statement.operands[0],))
-    operands = (results, replace(called, text=function), given)
+    operands = (results, replace(called, text=function), arguments)
     return replace(statement, opcode="call", modifiers=call.modifiers, operands=operands)
 
 

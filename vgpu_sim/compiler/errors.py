@@ -106,8 +106,8 @@ class PtxSyntaxError(InvalidPtxError):
         super().__init__([Diagnostic(line, column, message, text), *others], name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        found = self.line, self.column, self.message, self.name, self.text, self.others
-        return type(self), found
+        arguments = self.line, self.column, self.message, self.name, self.text, self.others
+        return type(self), arguments
 
 
 class UnsupportedPtxError(PtxError):
@@ -128,15 +128,15 @@ class LinkError(PtxError):
 
 
 def _cut(lines: list[str], max_bytes: int) -> str:
-    kept: list[str] = []
+    kept_lines: list[str] = []
     left = max_bytes
     for index, line in enumerate(lines):
         size = len(line.encode())
         reserve = 0 if index == len(lines) - 1 else len(_ELLIPSIS)
         if size + reserve > left:
             if left >= len(_ELLIPSIS):
-                kept.append(_ELLIPSIS)
+                kept_lines.append(_ELLIPSIS)
             break
-        kept.append(line)
+        kept_lines.append(line)
         left -= size
-    return "".join(kept)
+    return "".join(kept_lines)

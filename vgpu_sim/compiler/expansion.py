@@ -37,8 +37,10 @@ def expand_vectors(module: tree.Module) -> tree.Module:
     file, are moved to file scope.
     """
     outer = module_scope(module)
-    known = {one.name: one for one in module.functions}
-    writers = [_Function(function_scope(one, outer), one, known) for one in module.functions]
+    known = {function.name: function for function in module.functions}
+    writers = [
+        _Function(function_scope(function, outer), function, known) for function in module.functions
+    ]
     functions = tuple(writer.expand() for writer in writers)
     moved = (variable for writer in writers for variable in writer.moved)
     return replace(module, functions=functions, variables=(*module.variables, *moved))
@@ -58,8 +60,8 @@ class _Function:
             return replace(function, body=self._body(function.body))
         changed = replace(
             function,
-            parameters=tuple(one for p in function.parameters for one in _formals(p)),
-            returns=tuple(one for p in function.returns for one in _formals(p)),
+            parameters=tuple(formal for p in function.parameters for formal in _formals(p)),
+            returns=tuple(formal for p in function.returns for formal in _formals(p)),
         )
         return (
             changed if function.body is None else replace(changed, body=self._body(function.body))
@@ -79,8 +81,10 @@ class _Function:
             for p in (*self.function.parameters, *self.function.returns)
             if _is_predicate(p)
         ]
-        given = self._results(body)
-        return replace(body, statements=(*self.temporaries, *own, *received, *statements, *given))
+        result_statements = self._results(body)
+        return replace(
+            body, statements=(*self.temporaries, *own, *received, *statements, *result_statements)
+        )
 
     def _results(self, at: tree.Block | tree.Instruction) -> list[tree.Instruction]:
         """Return the instructions that convert the function's predicate results to numbers."""
@@ -93,12 +97,14 @@ class _Function:
     def _block(self, block: tree.Block, outer: Scope) -> list[tree.Statement]:
         scope = Scope(parent=outer)
         scope.declare_labels(block)
-        found: list[tree.Statement] = []
+        statements: list[tree.Statement] = []
         for statement in block.statements:
             if isinstance(statement, tree.Block):
-                found.append(replace(statement, statements=tuple(self._block(statement, scope))))
+                statements.append(
+                    replace(statement, statements=tuple(self._block(statement, scope)))
+                )
             elif isinstance(statement, tree.Instruction):
-                found += self._instruction(statement, scope)
+                statements += self._instruction(statement, scope)
             elif isinstance(statement, tree.Variable) and statement.space in _OF_THE_FILE:
                 name = f"{self.function.name}.{len(self.moved)}.{statement.name}"
                 place = Place(statement.space.value[1:], name, element_bytes(statement))
@@ -106,33 +112,35 @@ class _Function:
                 self.moved.append(replace(statement, name=name))
             else:
                 scope.declare_statement(statement)
-                found.append(_separate(statement))
-        return found
+                statements.append(_separate(statement))
+        return statements
 
-    def _instruction(self, one: tree.Instruction, scope: Scope) -> Iterator[tree.Statement]:
-        if one.opcode == "ret":
-            yield from self._results(one)
-        if one.opcode == "call":
-            yield from self._call(one, scope)
+    def _instruction(self, instruction: tree.Instruction, scope: Scope) -> Iterator[tree.Statement]:
+        if instruction.opcode == "ret":
+            yield from self._results(instruction)
+        if instruction.opcode == "call":
+            yield from self._call(instruction, scope)
             return
-        parts = one.opcode == "mov" and len(one.modifiers) > 1
-        if not parts and not any(_is_short(operand, scope) for operand in one.operands):
-            yield one
+        parts = instruction.opcode == "mov" and len(instruction.modifiers) > 1
+        if not parts and not any(_is_short(operand, scope) for operand in instruction.operands):
+            yield instruction
             return
-        before: list[tree.Statement] = []
-        operands = tuple(self._operand(one, operand, scope, before) for operand in one.operands)
-        yield from before
+        prologue: list[tree.Statement] = []
+        operands = tuple(
+            self._operand(instruction, operand, scope, prologue) for operand in instruction.operands
+        )
+        yield from prologue
         if (
-            one.opcode == "mov"
+            instruction.opcode == "mov"
             and len(operands) == 2
             and all(isinstance(o, tree.Vector) for o in operands)
         ):
-            yield from self._moves(one, operands)
+            yield from self._moves(instruction, operands)
         else:
-            yield replace(one, operands=operands)
+            yield replace(instruction, operands=operands)
 
     def _moves(
-        self, one: tree.Instruction, operands: Sequence[tree.Operand]
+        self, instruction: tree.Instruction, operands: Sequence[tree.Operand]
     ) -> Iterator[tree.Statement]:
         """Yield the moves of a vector mov, one per element.
 
@@ -141,24 +149,24 @@ class _Function:
         to, value = operands
         assert isinstance(to, tree.Vector)
         assert isinstance(value, tree.Vector)
-        type_ = one.modifiers[-1]
-        single = replace(one, modifiers=(type_,))
-        held = [self._temporary(one, type_) for _ in value.elements]
-        for name, part in zip(held, value.elements, strict=True):
+        type_ = instruction.modifiers[-1]
+        single = replace(instruction, modifiers=(type_,))
+        temporaries = [self._temporary(instruction, type_) for _ in value.elements]
+        for name, part in zip(temporaries, value.elements, strict=True):
             yield replace(single, operands=(name, part))
-        for part, name in zip(to.elements, held, strict=False):
+        for part, name in zip(to.elements, temporaries, strict=False):
             if not isinstance(part, tree.Sink):
                 yield replace(single, operands=(part, name))
 
-    def _call(self, one: tree.Instruction, scope: Scope) -> Iterator[tree.Statement]:
-        after: list[tree.Statement] = []
+    def _call(self, instruction: tree.Instruction, scope: Scope) -> Iterator[tree.Statement]:
+        epilogue: list[tree.Statement] = []
         operands: list[tree.Operand] = []
-        for number, operand in enumerate(one.operands):
+        for number, operand in enumerate(instruction.operands):
             if not isinstance(operand, tree.Arguments):
                 operands.append(operand)
                 continue
             is_result = number == 0
-            called = next((o.text for o in one.operands if isinstance(o, tree.Name)), "")
+            called = next((o.text for o in instruction.operands if isinstance(o, tree.Name)), "")
             function = self.known.get(called)
             formals: tuple[tree.Variable, ...] = ()
             if function is not None:
@@ -173,48 +181,52 @@ class _Function:
                     and _is_predicate(formals[index])
                 ):
                     assert isinstance(element, tree.Name)
-                    number_of = self._temporary(one, ".u32")
+                    number_of = self._temporary(instruction, ".u32")
                     elements.append(number_of)
                     if is_result:
-                        after.append(_make(one, "setp", (".ne", ".u32"), element, number_of, 0))
+                        epilogue.append(
+                            _make(instruction, "setp", (".ne", ".u32"), element, number_of, 0)
+                        )
                     else:
-                        yield _make(one, "selp", (".u32",), number_of, 1, 0, element)
+                        yield _make(instruction, "selp", (".u32",), number_of, 1, 0, element)
                     continue
                 written = _part(element, scope)
                 elements += written.elements if isinstance(written, tree.Vector) else [written]
             operands.append(tree.Arguments(tuple(elements)))
-        yield replace(one, operands=tuple(operands))
-        yield from after
+        yield replace(instruction, operands=tuple(operands))
+        yield from epilogue
 
     def _operand(
         self,
-        one: tree.Instruction,
+        instruction: tree.Instruction,
         operand: tree.Operand,
         scope: Scope,
-        before: list[tree.Statement],
+        prologue: list[tree.Statement],
     ) -> tree.Operand:
         if isinstance(operand, tree.Offset):
             register = _register(operand.base, scope)
             if register is None:
                 return _part(operand, scope)
             type_ = f".u{register.type.bits}"
-            name = self._temporary(one, type_)
+            name = self._temporary(instruction, type_)
             addend = tree.Integer(operand.addend)
             base = _part(operand.base, scope)
-            before.append(
-                replace(one, opcode="add", modifiers=(type_,), operands=(name, base, addend))
+            prologue.append(
+                replace(
+                    instruction, opcode="add", modifiers=(type_,), operands=(name, base, addend)
+                )
             )
             return name
         if isinstance(operand, tree.Element):
-            return self._element(one, operand, scope, before)
+            return self._element(instruction, operand, scope, prologue)
         return _part(operand, scope)
 
     def _element(
         self,
-        one: tree.Instruction,
+        instruction: tree.Instruction,
         element: tree.Element,
         scope: Scope,
-        before: list[tree.Statement],
+        prologue: list[tree.Statement],
     ) -> tree.Operand:
         """Return the address of an element, in brackets unless it is the operand of a mov.
 
@@ -230,25 +242,33 @@ class _Function:
         assert isinstance(base, tree.Name)
         if isinstance(index, tree.Integer):
             address: tree.Operand = tree.Offset(base, index.value * size)
-            return address if one.opcode == "mov" else tree.Memory((address,))
+            return address if instruction.opcode == "mov" else tree.Memory((address,))
         if isinstance(index, tree.Offset):
             addend, index = index.addend, index.base
         register = _register(index, scope)
         assert register is not None
-        wide = one.modifiers[-1] if one.opcode == "mov" else ".u64"
-        address, place = self._temporary(one, wide), self._temporary(one, wide)
-        number = self._temporary(one, ".u32")
+        wide = instruction.modifiers[-1] if instruction.opcode == "mov" else ".u64"
+        address, place = self._temporary(instruction, wide), self._temporary(instruction, wide)
+        number = self._temporary(instruction, ".u32")
 
         def put(opcode: str, modifiers: tuple[str, ...], *operands: tree.Operand) -> None:
-            before.append(replace(one, opcode=opcode, modifiers=modifiers, operands=operands))
+            prologue.append(
+                replace(instruction, opcode=opcode, modifiers=modifiers, operands=operands)
+            )
 
         put("cvt", (".u32", f".u{register.type.bits}"), number, _part(index, scope))
-        scale = tree.Integer(size), tree.Integer(addend * size)
-        put("mad", (".lo", ".u32"), number, number, *scale)
+        put(
+            "mad",
+            (".lo", ".u32"),
+            number,
+            number,
+            tree.Integer(size),
+            tree.Integer(addend * size),
+        )
         put("mov", (wide,), address, base)
         put("cvt", (f".u{wide[2:]}", ".u32"), place, number)
         put("add", (f".u{wide[2:]}",), address, address, place)
-        return address if one.opcode == "mov" else tree.Memory((address,))
+        return address if instruction.opcode == "mov" else tree.Memory((address,))
 
     def _temporary(self, at: tree.Instruction, type_: str) -> tree.Name:
         name = f"temporary.{len(self.temporaries)}"
@@ -301,15 +321,15 @@ def _members(name: tree.RegisterName) -> list[str]:
 def _register(operand: tree.Operand, scope: Scope) -> Register | None:
     if not isinstance(operand, tree.Name):
         return None
-    found = scope.find(operand.text)
-    return found[1] if found is not None and isinstance(found[1], Register) else None
+    binding = scope.find(operand.text)
+    return binding[1] if binding is not None and isinstance(binding[1], Register) else None
 
 
 def _is_short(operand: tree.Operand, scope: Scope) -> bool:
     match operand:
         case tree.Name():
-            found = scope.find(operand.text)
-            match found:
+            binding = scope.find(operand.text)
+            match binding:
                 case (_, Register(_, count)):
                     return count > 1
                 case (_, Place(_, name)):
@@ -335,16 +355,16 @@ def _part(operand: tree.Operand, scope: Scope) -> tree.Operand:
     """Replace the components of vectors in an operand by the registers that represent them."""
     match operand:
         case tree.Name():
-            found = scope.find(operand.text)
-            if found is not None and isinstance(found[1], Place) and found[1].name:
-                return replace(operand, text=found[1].name)
+            binding = scope.find(operand.text)
+            if binding is not None and isinstance(binding[1], Place) and binding[1].name:
+                return replace(operand, text=binding[1].name)
             register = _register(operand, scope)
             if register is None or register.count == 1:
                 return operand
             if operand.component:
                 return _component(operand, operand.component)
             components = _COMPONENTS[: register.count]
-            return tree.Vector(tuple(_component(operand, one) for one in components))
+            return tree.Vector(tuple(_component(operand, component) for component in components))
         case tree.Vector(elements):
             return tree.Vector(tuple(_part(element, scope) for element in elements))
         case tree.Memory(parts):
@@ -375,12 +395,12 @@ def _make(
         opcode=opcode,
         modifiers=modifiers,
         operands=tuple(
-            tree.Integer(one)
-            if isinstance(one, int)
-            else tree.Name(one, at.line, at.column)
-            if isinstance(one, str)
-            else one
-            for one in operands
+            tree.Integer(operand)
+            if isinstance(operand, int)
+            else tree.Name(operand, at.line, at.column)
+            if isinstance(operand, str)
+            else operand
+            for operand in operands
         ),
         guard=None,
         start=0,

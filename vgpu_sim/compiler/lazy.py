@@ -66,7 +66,7 @@ class LazyFile:
         self.shared, _ = lower_module(whole, self._required, source, "<ptx>", facts)
         self.shared = replace(self.shared, source="")
         self._all_variables = whole.variables
-        lost = {one.name for one in self.shared.refused}
+        lost = {refusal.name for refusal in self.shared.refused}
         self._variables = tuple(
             v if v.name in lost else _without_value(v) for v in self._all_variables
         )
@@ -97,12 +97,14 @@ class LazyFile:
             for f in self._syntax.functions
             if f.name in used and f.name not in reached
         ]
-        others = [self._parse(self._kernels[n]) for n in self._kernels if n in used and n != name]
+        other_kernels = [
+            self._parse(self._kernels[n]) for n in self._kernels if n in used and n != name
+        ]
         syntax = replace(
             self._syntax,
             functions=(
                 *declared,
-                *(replace(one, body=None) for one in others),
+                *(replace(other_kernel, body=None) for other_kernel in other_kernels),
                 *functions,
                 kernel,
             ),
@@ -139,16 +141,16 @@ class LazyFile:
         try:
             for part in parts:
                 line, at = line + self._text.count(b"\n", at, part.start), part.start
-                before = len(parser.functions)
+                earlier_count = len(parser.functions)
                 end = part.body or part.end
                 text = self._text[part.start : end].decode("ascii") + (";" if part.body else "")
                 parser.parse(text, Place(line, part.start))
                 if part.body:
-                    found = parser.functions[before:]
-                    if len(found) != 1:
+                    parsed_functions = parser.functions[earlier_count:]
+                    if len(parsed_functions) != 1:
                         raise _UnusualError
-                    self._headers.append(found[0])
-                    self._functions[found[0].name] = part
+                    self._headers.append(parsed_functions[0])
+                    self._functions[parsed_functions[0].name] = part
             return parser.module()
         except PtxSyntaxError as error:
             raise pipeline.add_lines(error, self._source(), "<ptx>") from error
@@ -182,7 +184,9 @@ class LazyFile:
         with self._lock:
             if not self._lines:
                 line, at = 1, 0
-                starts = [one.start for one in (*self._kernels.values(), *self._functions.values())]
+                starts = [
+                    extent.start for extent in (*self._kernels.values(), *self._functions.values())
+                ]
                 for start in sorted(starts):
                     line, at = line + self._text.count(b"\n", at, start), start
                     self._lines[start] = line
@@ -191,26 +195,26 @@ class LazyFile:
     def _reach(self, kernel: tree.Function) -> tuple[list[tree.Function], FileFacts]:
         """Return the functions that a kernel may call, and facts about the file."""
         own = {f.name: f for f in self._syntax.functions if f.body is not None}
-        found: dict[str, tree.Function] = {}
+        reached: dict[str, tree.Function] = {}
         pending = [kernel]
         everything = False
         while pending:
             body = pending.pop().body
             assert body is not None
-            wanted = names.find_used(body)
+            used_names = names.find_used(body)
             if not everything and self._calls_indirectly(body):
-                everything, wanted = True, frozenset(self._numbers)
-            for name in sorted(n for n in wanted if n in self._numbers and n not in found):
-                found[name] = own.get(name) or self._parse(self._functions[name])
-                pending.append(found[name])
-        ordered = [found[name] for name in self._numbers if name in found]
-        taken = self._find_taken() if everything else frozenset()
-        return ordered, FileFacts(self._numbers, taken)
+                everything, used_names = True, frozenset(self._numbers)
+            for name in sorted(n for n in used_names if n in self._numbers and n not in reached):
+                reached[name] = own.get(name) or self._parse(self._functions[name])
+                pending.append(reached[name])
+        ordered = [reached[name] for name in self._numbers if name in reached]
+        addressed_names = self._find_taken() if everything else frozenset()
+        return ordered, FileFacts(self._numbers, addressed_names)
 
     def _calls_indirectly(self, body: tree.Block) -> bool:
-        for one in names.instructions(body):
-            if one.opcode == "call":
-                called = target_of(one)
+        for instruction in names.instructions(body):
+            if instruction.opcode == "call":
+                called = target_of(instruction)
                 if called is None or called.text not in self._declared:
                     return True
         return False
@@ -229,14 +233,14 @@ class LazyFile:
         for span in (*self._kernels.values(), *self._functions.values()):
             body = self._parse(span).body
             assert body is not None
-            for one in names.instructions(body):
-                if one.opcode != "call":
-                    yield from names.in_operands(one.operands) & self._numbers.keys()
+            for instruction in names.instructions(body):
+                if instruction.opcode != "call":
+                    yield from names.in_operands(instruction.operands) & self._numbers.keys()
 
     def _lines_of(self, spans: list[Span]) -> str:
         """Return a text that has the lines of some parts in their places, and otherwise nothing."""
         parts, at = [], 0
-        for span in sorted(spans, key=lambda one: one.start):
+        for span in sorted(spans, key=lambda part: part.start):
             parts += ["\n" * self._text.count(b"\n", at, span.start)]
             parts += [self._text[span.start : span.end].decode("ascii")]
             at = span.end

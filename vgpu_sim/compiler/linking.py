@@ -57,13 +57,13 @@ def split_files(name: str, source: str) -> list[Input]:
     return [Input(*pair) for pair in zip(pieces[::2], pieces[1::2], strict=True)]
 
 
-def check(one: Input, capability: tuple[int, int]) -> None:
+def check(file: Input, capability: tuple[int, int]) -> None:
     """Check everything about a file that does not depend on the other files.
 
     Raises:
         PtxError: as ``compile_ptx``.
     """
-    pipeline.run(pipeline.Compilation(one.source, capability, one.name), _OF_ONE_FILE)
+    pipeline.run(pipeline.Compilation(file.source, capability, file.name), _OF_ONE_FILE)
 
 
 def link(inputs: Sequence[Input], capability: tuple[int, int]) -> Module:
@@ -76,15 +76,15 @@ def link(inputs: Sequence[Input], capability: tuple[int, int]) -> Module:
     if not 0 < len(inputs) <= MAX_INPUTS:
         raise LinkError([Diagnostic(0, 0, f"1 to {MAX_INPUTS} inputs can be linked")])
     files, pieces, place = [], [], Place(1, 0)
-    for one in inputs:
-        check(one, capability)
-        heading = f"{_MARK}{' '.join(one.name.split())}\n"
-        text = one.source if one.source.endswith("\n") else one.source + "\n"
+    for file in inputs:
+        check(file, capability)
+        heading = f"{_MARK}{' '.join(file.name.split())}\n"
+        text = file.source if file.source.endswith("\n") else file.source + "\n"
         place = Place(place.line + 1, place.offset + len(heading))
         if place.offset + len(text) > limits.MAX_SOURCE_CHARACTERS:
-            said = f"more than {limits.MAX_SOURCE_CHARACTERS} characters in all"
-            raise LinkError([Diagnostic(0, 0, f"error : {said}")], "<linked>")
-        files.append(_File(one.name, place.line - 1, parse(text, place)))
+            limit = f"more than {limits.MAX_SOURCE_CHARACTERS} characters in all"
+            raise LinkError([Diagnostic(0, 0, f"error : {limit}")], "<linked>")
+        files.append(_File(file.name, place.line - 1, parse(text, place)))
         place = Place(place.line + text.count("\n"), place.offset + len(text))
         pieces += [heading, text]
     source = "".join(pieces)
@@ -93,20 +93,22 @@ def link(inputs: Sequence[Input], capability: tuple[int, int]) -> Module:
     try:
         module = pipeline.run(start, _OF_ALL_FILES).module
     except PtxError as error:
-        found = [_locate(one, files) for one in error.diagnostics]
-        raise type(error)(found, "<linked>") from error
+        diagnostics = [_locate(diagnostic, files) for diagnostic in error.diagnostics]
+        raise type(error)(diagnostics, "<linked>") from error
     assert module is not None
-    return replace(module, refused=tuple(_located_refusal(one, files) for one in module.refused))
+    return replace(
+        module, refused=tuple(_located_refusal(refusal, files) for refusal in module.refused)
+    )
 
 
-def _locate(found: Diagnostic, files: Sequence[_File]) -> Diagnostic:
-    file = next((file for file in reversed(files) if file.first_line < found.line), files[0])
-    where = f"{file.name}, line {found.line - file.first_line}"
-    return replace(found, message=f"{found.message} ({where})")
+def _locate(diagnostic: Diagnostic, files: Sequence[_File]) -> Diagnostic:
+    file = next((file for file in reversed(files) if file.first_line < diagnostic.line), files[0])
+    where = f"{file.name}, line {diagnostic.line - file.first_line}"
+    return replace(diagnostic, message=f"{diagnostic.message} ({where})")
 
 
 def _located_refusal(refused: Refused, files: Sequence[_File]) -> Refused:
-    return replace(refused, reasons=tuple(_locate(one, files) for one in refused.reasons))
+    return replace(refused, reasons=tuple(_locate(reason, files) for reason in refused.reasons))
 
 
 class _Linker:
@@ -131,9 +133,9 @@ class _Linker:
         variables: list[tree.Variable] = []
         aliases: list[tree.Alias] = []
         undefined = self._find_undefined_shared()
-        kept: set[str] = set()
+        declared_names: set[str] = set()
         for index, file in enumerate(self._files):
-            for definition in self._definitions_of(index, file, undefined, kept):
+            for definition in self._definitions_of(index, file, undefined, declared_names):
                 if isinstance(definition, tree.Function):
                     functions.append(_rename(definition, renamed[index]))
                 else:
@@ -144,41 +146,43 @@ class _Linker:
             raise LinkError(self._errors, "<linked>")
         trees = [file.syntax for file in self._files]
         return tree.Module(
-            version=max(one.version for one in trees),
-            targets=tuple(one.targets[0] for one in trees),
+            version=max(syntax.version for syntax in trees),
+            targets=tuple(syntax.targets[0] for syntax in trees),
             address_size=next((o.address_size for o in trees if o.address_size != 64), 64),
             functions=tuple(functions),
             variables=tuple(variables),
             aliases=tuple(aliases),
-            files=tuple(one for each in trees for one in each.files),
-            sections=tuple(one for each in trees for one in each.sections),
-            pragmas=tuple(one for each in trees for one in each.pragmas),
+            files=tuple(listed_file for each in trees for listed_file in each.files),
+            sections=tuple(section for each in trees for section in each.sections),
+            pragmas=tuple(pragma for each in trees for pragma in each.pragmas),
         )
 
     def _define(self, index: int, file: _File) -> None:
         own = self._own.setdefault(str(index), {})
-        for one in _definitions(file.syntax):
-            if _is_own(one):
-                if one.name in own:
-                    self._error(f"Multiple definition of '{one.name}' in '{file.name}'")
-                own[one.name] = one
+        for definition in _definitions(file.syntax):
+            if _is_own(definition):
+                if definition.name in own:
+                    self._error(f"Multiple definition of '{definition.name}' in '{file.name}'")
+                own[definition.name] = definition
                 continue
-            before = self._defined.get(one.name)
-            if before is None or _strength(one) > _strength(before[1]):
-                self._defined[one.name] = file, one
-            elif _strength(one) == _strength(before[1]) == _STRONG:
-                said = f"Multiple definition of '{one.name}' in '{file.name}'"
-                self._error(f"{said}, first defined in '{before[0].name}'")
+            earlier_definition = self._defined.get(definition.name)
+            if earlier_definition is None or _strength(definition) > _strength(
+                earlier_definition[1]
+            ):
+                self._defined[definition.name] = file, definition
+            elif _strength(definition) == _strength(earlier_definition[1]) == _STRONG:
+                message = f"Multiple definition of '{definition.name}' in '{file.name}'"
+                self._error(f"{message}, first defined in '{earlier_definition[0].name}'")
 
     def _renames(self, index: int, file: _File) -> dict[str, str]:
         """Return new names for a file's local definitions whose names other files use too."""
-        taken = set(self._defined)
-        for other, own in self._own.items():
-            if other != str(index):
-                taken |= own.keys()
-        new = {name: f"{name}.{index}" for name in self._own[str(index)] if name in taken}
-        for one in self._adapted(index, file):
-            new[one.name] = _adapter_name(one.name, index)
+        used_names = set(self._defined)
+        for file_key, own in self._own.items():
+            if file_key != str(index):
+                used_names |= own.keys()
+        new = {name: f"{name}.{index}" for name in self._own[str(index)] if name in used_names}
+        for function in self._adapted(index, file):
+            new[function.name] = _adapter_name(function.name, index)
         return new
 
     def _adapted(self, index: int, file: _File) -> Iterator[tree.Function]:
@@ -187,49 +191,61 @@ class _Linker:
         does not use the result is right.
         """
         used = _find_used(file.syntax)
-        for one in file.syntax.functions:
-            found = self._defined.get(one.name)
-            definition = found[1] if found is not None else None
+        for function in file.syntax.functions:
+            located_definition = self._defined.get(function.name)
+            definition = located_definition[1] if located_definition is not None else None
             if (
-                _declares(one)
-                and one.name in used
-                and one.name not in self._own[str(index)]
+                _declares(function)
+                and function.name in used
+                and function.name not in self._own[str(index)]
                 and isinstance(definition, tree.Function)
-                and len(definition.returns) != len(one.returns)
-                and _kind(definition) == _kind(one)
+                and len(definition.returns) != len(function.returns)
+                and _kind(definition) == _kind(function)
             ):
-                yield one
+                yield function
 
     def _adapters(self, index: int, file: _File) -> list[tree.Function]:
         """Return functions with the results that a file declares, which call the real ones."""
-        made = {}
-        for one in self._adapted(index, file):
-            definition = self._defined[one.name][1]
+        adapter_of = {}
+        for function in self._adapted(index, file):
+            definition = self._defined[function.name][1]
             assert isinstance(definition, tree.Function)
-            made[one.name] = adapters.adapt(one, definition, _adapter_name(one.name, index))
-        return list(made.values())
+            adapter_of[function.name] = adapters.adapt(
+                function, definition, _adapter_name(function.name, index)
+            )
+        return list(adapter_of.values())
 
     def _find_undefined_shared(self) -> dict[str, tree.Variable]:
         """Return the shared variables that files declare and use, and none defines, by name.
 
         All declarations of a name are one variable, with the greatest of their alignments.
         """
-        found: dict[str, tuple[_File, tree.Variable]] = {}
+        first_declarations: dict[str, tuple[_File, tree.Variable]] = {}
         for index, file in enumerate(self._files):
-            declared = [one for one in file.syntax.variables if is_shared(one) and _declares(one)]
+            declared = [
+                variable
+                for variable in file.syntax.variables
+                if is_shared(variable) and _declares(variable)
+            ]
             used = _find_used(file.syntax) if declared else set()
-            for one in declared:
-                if one.name not in used or one.name in self._defined | self._own[str(index)]:
+            for variable in declared:
+                if (
+                    variable.name not in used
+                    or variable.name in self._defined | self._own[str(index)]
+                ):
                     continue
-                where, first = found.setdefault(one.name, (file, one))
-                (size, align), (other, others) = _measure(first), _measure(one)
-                if size != other:
-                    self._error(_other_type(file, one, where))
-                found[one.name] = where, replace(first, align=max(align, others))
-        return {name: first for name, (_, first) in found.items()}
+                where, first = first_declarations.setdefault(variable.name, (file, variable))
+                (size, align), (other_size, other_align) = _measure(first), _measure(variable)
+                if size != other_size:
+                    self._error(_other_type(file, variable, where))
+                first_declarations[variable.name] = (
+                    where,
+                    replace(first, align=max(align, other_align)),
+                )
+        return {name: first for name, (_, first) in first_declarations.items()}
 
     def _definitions_of(
-        self, index: int, file: _File, undefined: dict[str, tree.Variable], kept: set[str]
+        self, index: int, file: _File, undefined: dict[str, tree.Variable], declared_names: set[str]
     ) -> Iterator[_Definition]:
         """Yield the definitions that a file contributes to the module, and undefined
         declarations.
@@ -237,74 +253,82 @@ class _Linker:
         own = self._own[str(index)]
         used = _find_used(file.syntax)
         everything: tuple[_Definition, ...] = (*file.syntax.variables, *file.syntax.functions)
-        for one in everything:
-            found = self._defined.get(one.name)
-            if own.get(one.name) is one or (found is not None and found[1] is one):
-                yield one
-            elif _declares(one) and one.name not in own:
-                if found is not None:
-                    self._compare(file, one, *found)
-                elif one.name not in used or one.name in kept:
+        for definition in everything:
+            located_definition = self._defined.get(definition.name)
+            if own.get(definition.name) is definition or (
+                located_definition is not None and located_definition[1] is definition
+            ):
+                yield definition
+            elif _declares(definition) and definition.name not in own:
+                if located_definition is not None:
+                    self._compare(file, definition, *located_definition)
+                elif definition.name not in used or definition.name in declared_names:
                     continue
-                elif one.name in undefined:
-                    kept.add(one.name)
-                    yield undefined[one.name]
-                elif one.name in system_calls.NAMES:
-                    kept.add(one.name)
-                    yield one
+                elif definition.name in undefined:
+                    declared_names.add(definition.name)
+                    yield undefined[definition.name]
+                elif definition.name in system_calls.NAMES:
+                    declared_names.add(definition.name)
+                    yield definition
                 else:
-                    self._error(f"Undefined reference to '{one.name}' in '{file.name}'")
+                    self._error(f"Undefined reference to '{definition.name}' in '{file.name}'")
 
-    def _compare(self, file: _File, declared: _Definition, where: _File, one: _Definition) -> None:
-        if type(declared) is not type(one) or _kind(declared) != _kind(one):
-            self._error(_other_type(file, one, where))
+    def _compare(
+        self, file: _File, declared: _Definition, where: _File, definition: _Definition
+    ) -> None:
+        if type(declared) is not type(definition) or _kind(declared) != _kind(definition):
+            self._error(_other_type(file, definition, where))
 
     def _error(self, message: str) -> None:
         self._errors.append(Diagnostic(0, 0, f"error : {message}"))
 
 
 def _definitions(module: tree.Module) -> Iterator[_Definition]:
-    yield from (one for one in module.variables if not _declares(one))
-    yield from (one for one in module.functions if not _declares(one))
+    yield from (definition for definition in module.variables if not _declares(definition))
+    yield from (definition for definition in module.functions if not _declares(definition))
 
 
-def _declares(one: _Definition) -> bool:
-    if isinstance(one, tree.Function):
-        return one.body is None
-    return one.linkage is tree.Linkage.EXTERN
+def _declares(definition: _Definition) -> bool:
+    if isinstance(definition, tree.Function):
+        return definition.body is None
+    return definition.linkage is tree.Linkage.EXTERN
 
 
-def _is_own(one: _Definition) -> bool:
+def _is_own(definition: _Definition) -> bool:
     """True if a definition is local to its file; kernels never are: programs look them up by
     name.
     """
-    is_kernel = isinstance(one, tree.Function) and one.is_entry
-    return one.linkage is tree.Linkage.NONE and not is_kernel
+    is_kernel = isinstance(definition, tree.Function) and definition.is_entry
+    return definition.linkage is tree.Linkage.NONE and not is_kernel
 
 
-def _measure(one: tree.Variable) -> tuple[int | None, int]:
+def _measure(variable: tree.Variable) -> tuple[int | None, int]:
     """Return size and alignment of a shared variable; nothing if lowering will refuse it."""
     try:
-        return size_and_alignment(one)
+        return size_and_alignment(variable)
     except Refusal:
-        return None, one.align or 1
+        return None, variable.align or 1
 
 
-def _other_type(file: _File, one: _Definition, where: _File) -> str:
-    said = f"'{one.name}' is declared with another type in '{file.name}'"
-    return f"{said} than in '{where.name}'"
+def _other_type(file: _File, definition: _Definition, where: _File) -> str:
+    message = f"'{definition.name}' is declared with another type in '{file.name}'"
+    return f"{message} than in '{where.name}'"
 
 
-def _strength(one: _Definition) -> int:
-    return _STRENGTH.get(one.linkage, _STRONG)
+def _strength(definition: _Definition) -> int:
+    return _STRENGTH.get(definition.linkage, _STRONG)
 
 
-def _kind(one: _Definition) -> tuple[object, ...]:
+def _kind(definition: _Definition) -> tuple[object, ...]:
     """Return the properties that all declarations of a name must share."""
-    if isinstance(one, tree.Function):
-        return (one.is_entry, len(one.parameters))
-    type_ = DATA_TYPES.get(one.type[1:])
-    return (one.space, type_.bytes if type_ is not None else one.type, one.vector)
+    if isinstance(definition, tree.Function):
+        return (definition.is_entry, len(definition.parameters))
+    type_ = DATA_TYPES.get(definition.type[1:])
+    return (
+        definition.space,
+        type_.bytes if type_ is not None else definition.type,
+        definition.vector,
+    )
 
 
 def _adapter_name(name: str, index: int) -> str:
@@ -312,14 +336,14 @@ def _adapter_name(name: str, index: int) -> str:
 
 
 def _find_used(module: tree.Module) -> set[str]:
-    found: set[str] = set()
+    used_names: set[str] = set()
     for function in module.functions:
         if function.body is not None:
-            found |= names.find_used(function.body)
+            used_names |= names.find_used(function.body)
     for variable in module.variables:
         if variable.initial is not None:
-            found |= names.in_value(variable.initial)
-    return found | {alias.aliasee for alias in module.aliases}
+            used_names |= names.in_value(variable.initial)
+    return used_names | {alias.aliasee for alias in module.aliases}
 
 
 def _rename(node: _Node, new: dict[str, str]) -> _Node:

@@ -131,28 +131,28 @@ def _extents(function: Function, blocks: list[_Block]) -> list[Interval]:
     instructions.
     """
     first: dict[int, int] = {}
-    seen = 0
+    placed_registers = 0
     for block in blocks:
-        _place(first, block.live_in & ~seen, 2 * block.start)
-        seen |= block.live_in
+        _place(first, block.live_in & ~placed_registers, 2 * block.start)
+        placed_registers |= block.live_in
         for word in range(block.start, block.end):
             for index in _reads(function.code[word]):
                 first.setdefault(index, 2 * word)
             for index in _writes(function.code[word]):
                 first.setdefault(index, 2 * word + 1)
     last: dict[int, int] = {}
-    seen = 0
+    placed_registers = 0
     for block in reversed(blocks):
         live_out = _live_out(blocks, block)
-        _place(last, live_out & ~seen, 2 * block.end - 1)
-        seen |= live_out
+        _place(last, live_out & ~placed_registers, 2 * block.end - 1)
+        placed_registers |= live_out
         for word in reversed(range(block.start, block.end)):
             for index in _writes(function.code[word]):
                 last.setdefault(index, 2 * word + 1)
             for index in _reads(function.code[word]):
                 last.setdefault(index, 2 * word)
-    found = [Interval(index, start, last[index]) for index, start in first.items()]
-    return sorted(found, key=lambda interval: (interval.start, interval.index))
+    extents = [Interval(index, start, last[index]) for index, start in first.items()]
+    return sorted(extents, key=lambda interval: (interval.start, interval.index))
 
 
 def _place(places: dict[int, int], registers: int, place: int) -> None:
@@ -178,9 +178,9 @@ def _bits(indices: list[int]) -> int:
 def _indices(bits: int) -> list[int]:
     """Return the positions of set bits, lowest first."""
     digits = bin(bits)[:1:-1]
-    found = []
+    positions = []
     index = digits.find("1")
     while index >= 0:
-        found.append(index)
+        positions.append(index)
         index = digits.find("1", index + 1)
-    return found
+    return positions

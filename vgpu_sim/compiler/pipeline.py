@@ -63,9 +63,11 @@ def _parse(compilation: Compilation) -> Compilation:
 def add_lines(error: PtxSyntaxError, source: str, name: str) -> PtxSyntaxError:
     """Return the error with the file's name and the text of its lines."""
     lines = SourceLines(source)
-    others = tuple(replace(one, text=_line(lines, one.line)) for one in error.others)
+    other_diagnostics = tuple(
+        replace(diagnostic, text=_line(lines, diagnostic.line)) for diagnostic in error.others
+    )
     text = _line(lines, error.line)
-    return PtxSyntaxError(error.line, error.column, error.message, name, text, others)
+    return PtxSyntaxError(error.line, error.column, error.message, name, text, other_diagnostics)
 
 
 def _line(lines: SourceLines, line: int) -> str:
@@ -107,9 +109,9 @@ def _allocate(compilation: Compilation) -> Compilation:
     }
 
     def allocate(function: Function) -> PhysicalAllocation:
-        found = allocation.allocate(function)
-        most = limits.get(function.name, found.peak_registers)
-        return replace(found, peak_registers=min(found.peak_registers, most))
+        physical = allocation.allocate(function)
+        register_limit = limits.get(function.name, physical.peak_registers)
+        return replace(physical, peak_registers=min(physical.peak_registers, register_limit))
 
     functions = tuple(
         replace(function, physical=allocate(function)) for function in module.functions
@@ -154,18 +156,22 @@ def _with_later(
     error: InvalidPtxError, compilation: Compilation, stages: Sequence[Stage]
 ) -> InvalidPtxError:
     """Add the findings of later stages about other lines of the same syntax tree to an error."""
-    found = list(error.diagnostics)
+    diagnostics = list(error.diagnostics)
     for stage in stages:
         if stage.needs_module:
             break
         try:
             stage.run(compilation)
         except InvalidPtxError as another:
-            known = {one.line for one in found}
-            found += [one for one in another.diagnostics if one.line not in known]
+            known = {diagnostic.line for diagnostic in diagnostics}
+            diagnostics += [
+                diagnostic for diagnostic in another.diagnostics if diagnostic.line not in known
+            ]
         except PtxError:
             continue
-    return InvalidPtxError(sorted(found, key=lambda one: (one.line, one.column)), error.name)
+    return InvalidPtxError(
+        sorted(diagnostics, key=lambda diagnostic: (diagnostic.line, diagnostic.column)), error.name
+    )
 
 
 def _syntax(compilation: Compilation) -> tree.Module:

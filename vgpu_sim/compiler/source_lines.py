@@ -17,8 +17,8 @@ class SourceLines:
         self._source = source
         self._before = array("I")  # newlines before each piece
 
-    def text(self, number: int, most: int) -> str:
-        """Return up to ``most`` characters of a line; "" for a line that does not exist."""
+    def text(self, number: int, max_characters: int) -> str:
+        """Return up to ``max_characters`` of a line; "" for a line that does not exist."""
         if not self._before:
             self._count()
         if number < 1 or (number > 1 and number - 1 > self._before[-1]):
@@ -29,8 +29,8 @@ class SourceLines:
             start = piece * _PIECE_CHARACTERS
             for _ in range(number - 1 - self._before[piece]):
                 start = self._source.index("\n", start) + 1
-        end = self._source.find("\n", start, start + most)
-        return self._source[start : end if end >= 0 else start + most]
+        end = self._source.find("\n", start, start + max_characters)
+        return self._source[start : end if end >= 0 else start + max_characters]
 
     def _count(self) -> None:
         total = 0

@@ -32,14 +32,27 @@ _DRIVER: Final = frozenset(
 )
 _RUNTIME: Final = frozenset(
     {
-        *("cudaGetParameterBuffer", "cudaGetParameterBufferV2"),
-        *("cudaLaunchDevice", "cudaLaunchDeviceV2", "cudaGraphLaunch"),
-        *("cudaMemcpyAsync", "cudaMemsetAsync", "cudaMalloc", "cudaFree"),
-        *("cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamWaitEvent"),
-        *("cudaEventCreateWithFlags", "cudaEventDestroy"),
-        *("cudaEventRecord", "cudaEventRecordWithFlags"),
-        *("cudaPeekAtLastError", "cudaGetLastError", "cudaDeviceGetAttribute"),
-        *("cudaGetErrorName", "cudaGetErrorString"),
+        "cudaGetParameterBuffer",
+        "cudaGetParameterBufferV2",
+        "cudaLaunchDevice",
+        "cudaLaunchDeviceV2",
+        "cudaGraphLaunch",
+        "cudaMemcpyAsync",
+        "cudaMemsetAsync",
+        "cudaMalloc",
+        "cudaFree",
+        "cudaStreamCreateWithFlags",
+        "cudaStreamDestroy",
+        "cudaStreamWaitEvent",
+        "cudaEventCreateWithFlags",
+        "cudaEventDestroy",
+        "cudaEventRecord",
+        "cudaEventRecordWithFlags",
+        "cudaPeekAtLastError",
+        "cudaGetLastError",
+        "cudaDeviceGetAttribute",
+        "cudaGetErrorName",
+        "cudaGetErrorString",
     }
 )
 _HEAP: Final = frozenset({"malloc", "free"})  # what the device runtime calls
@@ -84,16 +97,16 @@ def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Modul
         module = current_graph.replace_reads(module, _hidden_name(f"{_OWN}current_graph"))
     declared = {f.name: f for f in module.functions if f.body is None}
     defined = {f.name for f in module.functions if f.body is not None}
-    wanted = NAMES & declared.keys() - defined
-    if not wanted and not in_graph:
+    called_names = NAMES & declared.keys() - defined
+    if not called_names and not in_graph:
         return module
     used = [names.find_used(f.body) for f in module.functions if f.body is not None]
     used += [names.in_value(v.initial) for v in module.variables if v.initial is not None]
-    if not unused and not in_graph and not any(wanted & some for some in used):
+    if not unused and not in_graph and not any(called_names & used_names for used_names in used):
         return module
-    runtime = sorted(wanted & _ALIASES.keys())
+    runtime = sorted(called_names & _ALIASES.keys())
     calls_heap = any(_ALIASES[name] in ("cudaMalloc", "cudaFree") for name in runtime)
-    driver = (wanted & _DRIVER) | ((_HEAP - defined) if calls_heap else frozenset())
+    driver = (called_names & _DRIVER) | ((_HEAP - defined) if calls_heap else frozenset())
     added: list[tree.Function] = []
     variables: list[tree.Variable] = []
     if driver:
@@ -116,13 +129,15 @@ def add_system_calls(module: tree.Module, *, unused: bool = False) -> tree.Modul
 def _definitions(
     library: tree.Module,
     public: frozenset[str],
-    wanted: Mapping[str, str],
+    alias_targets: Mapping[str, str],
     declared: Mapping[str, tree.Function],
 ) -> Iterable[tree.Function]:
-    """Yield a library's own functions, and those in ``wanted``, which maps names to its names."""
+    """Yield a library's own functions, and those in ``alias_targets``, which maps names to its
+    names.
+    """
     known = {f.name: f for f in library.functions if f.body is not None}
     yield from (replace(f, line=0) for name, f in known.items() if name not in public)
-    for alias, name in wanted.items():
+    for alias, name in alias_targets.items():
         function = replace(known[name], name=alias)
         if alias in declared:
             yield _as_declared(function, declared[alias])

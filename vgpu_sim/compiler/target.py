@@ -37,11 +37,11 @@ def check(module: tree.Module, capability: tuple[int, int], name: str = "<ptx>")
     for target, (major, minor, suffix) in zip(
         module.targets, _requirements(module, name), strict=True
     ):
-        wanted = (major, minor)
+        needed_capability = (major, minor)
         fits = {
-            "": wanted <= capability,
-            "a": wanted == capability,
-            "f": major == capability[0] and wanted <= capability,
+            "": needed_capability <= capability,
+            "a": needed_capability == capability,
+            "f": major == capability[0] and needed_capability <= capability,
         }[suffix]
         if not fits:
             device = f"{capability[0]}.{capability[1]}"
@@ -65,8 +65,8 @@ def _requirements(module: tree.Module, name: str) -> list[tuple[int, int, str]]:
 
 def _requirement(target: tree.Target, name: str) -> tuple[int, int, str]:
     first, *options = target.options
-    found = _SM.fullmatch(first)
-    if found is None:
+    match = _SM.fullmatch(first)
+    if match is None:
         raise PtxSyntaxError(target.line, target.column, f"unknown target {first!r}", name)
     for option in options:
         if option == "map_f64_to_f32":
@@ -74,4 +74,4 @@ def _requirement(target: tree.Target, name: str) -> tuple[int, int, str]:
             raise UnsupportedPtxError([Diagnostic(target.line, target.column, message)], name)
         if option not in _HARMLESS:
             raise PtxSyntaxError(target.line, target.column, f"unknown option {option!r}", name)
-    return int(found[1]), int(found[2]), found[3]
+    return int(match[1]), int(match[2]), match[3]

@@ -130,22 +130,22 @@ def exponential(on: Singles[N, B, F], x: N) -> N:
     The multiplication by 2^n takes two steps, and the first step is exact. Therefore a subnormal
     result is rounded only once.
     """
-    most, least = on.constant(_LARGEST_POWER), on.constant(-_LARGEST_POWER)
-    near = on.select(on.less(x, most), x, most)
-    near = on.select(on.less(least, near), near, least)
+    highest, lowest = on.constant(_LARGEST_POWER), on.constant(-_LARGEST_POWER)
+    near = on.select(on.less(x, highest), x, highest)
+    near = on.select(on.less(lowest, near), near, lowest)
     spacer = on.constant(_SINGLE_SPACER)
     spaced = on.add(near, spacer)
     f = on.subtract(near, on.subtract(spaced, spacer))
-    *rest, last = _POWER
+    *coefficients, last = _POWER
     value = on.constant(last)
-    for coefficient in reversed(rest):
+    for coefficient in reversed(coefficients):
         value = on.fuse(value, f, on.constant(coefficient))
     value = on.fuse(value, f, on.constant(1.0))
     power = on.pattern(spaced)  # n in its low bits, below bits that are shifted out
     half = on.shift_right(power, 1)
     first = on.from_pattern(on.sum(on.pattern(value), on.shift_left(half, _SINGLE_EXPONENT)))
-    other = on.shift_left(on.difference(power, half), _SINGLE_EXPONENT)
-    second = on.from_pattern(on.offset(other, _SINGLE_ONE))
+    second_power = on.shift_left(on.difference(power, half), _SINGLE_EXPONENT)
+    second = on.from_pattern(on.offset(second_power, _SINGLE_ONE))
     return _unless_nan(on, x, on.multiply(first, second))
 
 
@@ -158,8 +158,8 @@ def logarithm(on: Doubles[N, B, F], x: N) -> N:
     above = on.offset(on.pattern(x), -_ROOT_HALF)
     exponent = on.convert_signed(on.shift_right(above, _EXPONENT))
     m = on.from_pattern(on.offset(on.mask(above, _MANTISSA), _ROOT_HALF))
-    one = on.constant(1.0)
-    s = on.divide(on.subtract(m, one), on.add(m, one))
+    unit = on.constant(1.0)
+    s = on.divide(on.subtract(m, unit), on.add(m, unit))
     series = on.multiply(s, _polynomial(on, _LOGARITHM, on.multiply(s, s)))
     zero, infinity = on.constant(0.0), on.constant(float("inf"))
     value = on.select(on.less(x, infinity), on.add(exponent, series), infinity)
@@ -184,11 +184,11 @@ def hyperbolic_tangent(on: Doubles[N, B, F], x: N) -> N:
 
     e - 1 is computed directly, so that it keeps its digits near zero.
     """
-    rest, power = _split(on, on.multiply(x, on.constant(_TWO_LOG2_E)))
-    one = on.constant(1.0)
-    whole = _scale(on, one, power)
-    part = on.multiply(rest, _polynomial(on, _EXPONENTIAL, rest))
-    less_one = on.add(on.multiply(whole, part), on.subtract(whole, one))
+    fraction, power = _split(on, on.multiply(x, on.constant(_TWO_LOG2_E)))
+    unit = on.constant(1.0)
+    whole = _scale(on, unit, power)
+    part = on.multiply(fraction, _polynomial(on, _EXPONENTIAL, fraction))
+    less_one = on.add(on.multiply(whole, part), on.subtract(whole, unit))
     value = on.divide(less_one, on.add(less_one, on.constant(2.0)))
     return _unless_nan(on, x, on.copy_sign(value, x))
 
@@ -216,9 +216,9 @@ def _sine_after_turns(on: Doubles[N, B, F], x: N, quarters: int) -> N:
 
 def _split(on: Doubles[N, B, F], x: N) -> tuple[N, B]:
     """Return x minus the nearest integer, and that integer in the low bits of a pattern."""
-    most, least = on.constant(_LARGEST_POWER), on.constant(-_LARGEST_POWER)
-    x = on.select(on.less(x, most), x, most)
-    x = on.select(on.less(least, x), x, least)
+    highest, lowest = on.constant(_LARGEST_POWER), on.constant(-_LARGEST_POWER)
+    x = on.select(on.less(x, highest), x, highest)
+    x = on.select(on.less(lowest, x), x, lowest)
     spacer = on.constant(_SPACER)
     spaced = on.add(x, spacer)
     return on.subtract(x, on.subtract(spaced, spacer)), on.pattern(spaced)
@@ -230,9 +230,9 @@ def _scale(on: Doubles[N, B, F], a: N, power: B) -> N:
 
 
 def _polynomial(on: Doubles[N, B, F], coefficients: Sequence[float], x: N) -> N:
-    *rest, last = coefficients
+    *lower_coefficients, last = coefficients
     value = on.constant(last)
-    for coefficient in reversed(rest):
+    for coefficient in reversed(lower_coefficients):
         value = on.add(on.multiply(value, x), on.constant(coefficient))
     return value
 

@@ -100,16 +100,16 @@ class Cfg:
             below = self.idom[below]
         return True
 
-    def post_dominates(self, after: int, before: int) -> bool:
-        """Return whether block ``after`` post-dominates block ``before``, that is, whether every
-        path from ``before`` to the exit contains ``after``.
+    def post_dominates(self, dominator: int, block: int) -> bool:
+        """Return whether block ``dominator`` post-dominates block ``block``, that is, whether every
+        path from ``block`` to the exit contains ``dominator``.
 
         A block post-dominates itself.
         """
-        while before != after:
-            if before == self.exit or self.ipdom[before] == _NO_BLOCK:
+        while block != dominator:
+            if block == self.exit or self.ipdom[block] == _NO_BLOCK:
                 return False
-            before = self.ipdom[before]
+            block = self.ipdom[block]
         return True
 
 
@@ -213,13 +213,13 @@ def _successors(
     following = block_of_word[last + 1] if last + 1 < len(code) else exit_index
     if not _ends_block(instruction):
         return (following,)
-    taken = exit_index
+    branch_target = exit_index
     if EFFECTS[instruction.op].jumps:
         assert instruction.target is not None
-        taken = block_of_word[instruction.target]
-    if instruction.guard is None or taken == following:
-        return (taken,)
-    return (taken, following)
+        branch_target = block_of_word[instruction.target]
+    if instruction.guard is None or branch_target == following:
+        return (branch_target,)
+    return (branch_target, following)
 
 
 def _post_order(start: int, edges: list[tuple[int, ...]]) -> list[int]:
@@ -227,13 +227,13 @@ def _post_order(start: int, edges: list[tuple[int, ...]]) -> list[int]:
     blocks.
     """
     order: list[int] = []
-    seen = {start}
+    visited = {start}
     stack = [(start, iter(edges[start]))]
     while stack:
         node, remaining = stack[-1]
         for target in remaining:
-            if target not in seen:
-                seen.add(target)
+            if target not in visited:
+                visited.add(target)
                 stack.append((target, iter(edges[target])))
                 break
         else:
@@ -262,8 +262,8 @@ def _dominators(order: list[int], predecessors: list[list[int]], count: int) -> 
         for block in order[1:]:
             known = [p for p in predecessors[block] if p in position and idom[p] != _NO_BLOCK]
             new = known[0]
-            for other in known[1:]:
-                new = meet(new, other)
+            for predecessor in known[1:]:
+                new = meet(new, predecessor)
             if idom[block] != new:
                 idom[block] = new
                 changed = True

@@ -90,9 +90,13 @@ class Trap(KernelError):
 class BarrierFault(KernelError):
     """Threads misused barriers, or all wait at barriers that cannot complete."""
 
-    def __init__(self, what: str, word: int, block: Block, thread: Block | None = None) -> None:
-        super().__init__(f"{what} at instruction {word} in block {block}", word, block, thread)
-        self.what = what
+    def __init__(
+        self, description: str, word: int, block: Block, thread: Block | None = None
+    ) -> None:
+        super().__init__(
+            f"{description} at instruction {word} in block {block}", word, block, thread
+        )
+        self.what = description
 
 
 class BadAddress(ExecutionError):
@@ -109,10 +113,10 @@ class UnsupportedError(ExecutionError):
     ``word`` is the index of the first instruction that it cannot run, or None.
     """
 
-    def __init__(self, what: str, function: str, word: int | None = None) -> None:
+    def __init__(self, feature: str, function: str, word: int | None = None) -> None:
         where = function if word is None else f"{function}, instruction {word}"
-        super().__init__(f"{where}: {what} is not supported yet")
-        self.what = what
+        super().__init__(f"{where}: {feature} is not supported yet")
+        self.what = feature
         self.function = function
         self.word = word
 

@@ -90,11 +90,16 @@ class _ModuleParser:
             raise AssemblyError(self._last_line, 1, "the last function is not closed")
         module = Module(
             tuple(self._functions),
-            tuple(replace(one, relocations=tuple(held)) for one, held in self._variables),
+            tuple(
+                replace(variable, relocations=tuple(relocations))
+                for variable, relocations in self._variables
+            ),
             self._capability,
             self._ptx,
             "".join(self._source),
-            tuple(replace(one, reasons=tuple(reasons)) for one, reasons in self._parse_refused),
+            tuple(
+                replace(refusal, reasons=tuple(reasons)) for refusal, reasons in self._parse_refused
+            ),
         )
         try:
             check_module(module)
@@ -168,9 +173,12 @@ def _parse_refused(line: Line) -> Refused:
 
 
 def _reason(line: Line) -> Diagnostic:
-    line_number, column = line.integer(), line.integer()
-    message = line.string()
-    return Diagnostic(line_number, column, message, "" if line.empty else line.string())
+    return Diagnostic(
+        line=line.integer(),
+        column=line.integer(),
+        message=line.string(),
+        text="" if line.empty else line.string(),
+    )
 
 
 def _variable(line: Line) -> Variable:

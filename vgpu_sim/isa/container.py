@@ -246,18 +246,18 @@ def _decode_variables(sections: Sections, strings: Strings) -> tuple[Variable, .
 
 
 def _decode_addresses(sections: Sections, names: list[str]) -> dict[int, list[Relocation]]:
-    found: dict[int, list[Relocation]] = {}
-    before = 0
+    addresses: dict[int, list[Relocation]] = {}
+    earlier_owner = 0
     for record in _reader(sections, Section.ADDRESSES).rest(_ADDRESS):
         owner, size, shift, bits, offset, addend, target, zero = record
-        if not before <= owner < len(names) or target >= len(names) or zero:
+        if not earlier_owner <= owner < len(names) or target >= len(names) or zero:
             raise ContainerError(
                 f"section ADDRESSES: invalid address of variable {target} in variable {owner}"
             )
-        before = owner
-        one = Relocation(offset, size, names[target], addend, shift, bits)
-        found.setdefault(owner, []).append(one)
-    return found
+        earlier_owner = owner
+        relocation = Relocation(offset, size, names[target], addend, shift, bits)
+        addresses.setdefault(owner, []).append(relocation)
+    return addresses
 
 
 def _decode_refused(sections: Sections, strings: Strings) -> tuple[Refused, ...]:
@@ -284,8 +284,8 @@ def _decode_function(
     sections: Sections, owner: int, variables: list[str], strings: Strings
 ) -> Function:
     reader = _reader(sections, Section.FUNCTION, owner)
-    name, name_size, parameter_bytes, predicates, shared, local, *rest = reader.unpack(_FUNCTION)
-    maximum_cluster, flags, *blocks, image = rest
+    name, name_size, parameter_bytes, predicates, shared, local, *fields = reader.unpack(_FUNCTION)
+    maximum_cluster, flags, *blocks, image = fields
     reader.finish()
     if image != _NO_VARIABLE and image >= len(variables):
         raise ContainerError(f"function {owner}: variable {image} does not exist")

@@ -165,8 +165,8 @@ def _operands(instruction: Instruction) -> Iterator[str]:
         yield _vector(instruction.dsts)
     elif spec.dsts:
         last = instruction.dsts[-1]
-        shown = instruction.dsts[:-1] if last is None else instruction.dsts
-        yield "|".join(_operand(destination) for destination in shown)
+        destinations = instruction.dsts[:-1] if last is None else instruction.dsts
+        yield "|".join(_operand(destination) for destination in destinations)
     if instruction.sreg is not None:
         yield instruction.sreg.name
     sources = instruction.srcs

@@ -122,12 +122,12 @@ def _encode_word(instruction: Instruction, pool: PoolWriter) -> int:
         (_destinations(spec), instruction.dsts),
         (_sources(spec), instruction.srcs),
     ):
-        rest: tuple[Operand | None, ...] = operands
+        remaining_operands: tuple[Operand | None, ...] = operands
         for role, first in fields:
             count = operands_in(role, instruction)
             if count:
-                word |= pool.vector(rest[:count]) << first
-            rest = rest[count:]
+                word |= pool.vector(remaining_operands[:count]) << first
+            remaining_operands = remaining_operands[count:]
     return word
 
 

@@ -48,18 +48,18 @@ class Kernels:
         owner = self._owners[name]
         code = self._sections[Section.CODE, owner]
         strings = Strings()
-        found: Sections = dict.fromkeys(_all_sections(), b"")
-        found[Section.VARIABLES, MODULE_OWNER] = self._variables(strings)
-        found[Section.MODULE, MODULE_OWNER] = self._module()
-        found[Section.FUNCTION, 0] = self._function(owner, strings.add(name if named else NAME))
+        sections: Sections = dict.fromkeys(_all_sections(), b"")
+        sections[Section.VARIABLES, MODULE_OWNER] = self._variables(strings)
+        sections[Section.MODULE, MODULE_OWNER] = self._module()
+        sections[Section.FUNCTION, 0] = self._function(owner, strings.add(name if named else NAME))
         for kind in _COPIED:
-            found[kind, 0] = self._sections[kind, owner]
-        found[Section.LINES, 0] = bytes(len(code) // _WORD_BYTES * _LINE_BYTES)
+            sections[kind, 0] = self._sections[kind, owner]
+        sections[Section.LINES, 0] = bytes(len(code) // _WORD_BYTES * _LINE_BYTES)
         if named:
-            found[Section.LINES, 0] = self._sections[Section.LINES, owner]
-        found[Section.PHYSICAL, 0] = bytes(8)
-        found[Section.STRINGS, MODULE_OWNER] = strings.to_bytes()
-        return frame.pack(found)
+            sections[Section.LINES, 0] = self._sections[Section.LINES, owner]
+        sections[Section.PHYSICAL, 0] = bytes(8)
+        sections[Section.STRINGS, MODULE_OWNER] = strings.to_bytes()
+        return frame.pack(sections)
 
     def _module(self) -> bytes:
         *versions, _, variables = _MODULE.unpack(self._sections[Section.MODULE, MODULE_OWNER])

@@ -92,8 +92,8 @@ class Modifier:
             return None
         if isinstance(value, bool):
             return f"{op}.{instruction.type.name} does not take {self.words[True]}"
-        shown = value.name if isinstance(value, IntEnum) else value
-        return f"{op}.{instruction.type.name} does not take {self.label} {shown}"
+        value_text = value.name if isinstance(value, IntEnum) else value
+        return f"{op}.{instruction.type.name} does not take {self.label} {value_text}"
 
 
 def choice(

@@ -102,10 +102,10 @@ class Variable:
             return self.initial
         end = max(relocation.offset + relocation.size for relocation in self.relocations)
         data = bytearray(self.initial.ljust(end, b"\0"))
-        for one in self.relocations:
-            address = (address_of(one.name) + one.addend) & 0xFFFF_FFFF_FFFF_FFFF
-            part = address >> one.shift & ((1 << one.bits) - 1)
-            data[one.offset : one.offset + one.size] = part.to_bytes(one.size, "little")
+        for patch in self.relocations:
+            address = (address_of(patch.name) + patch.addend) & 0xFFFF_FFFF_FFFF_FFFF
+            part = address >> patch.shift & ((1 << patch.bits) - 1)
+            data[patch.offset : patch.offset + patch.size] = part.to_bytes(patch.size, "little")
         return bytes(data)
 
 

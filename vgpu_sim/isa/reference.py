@@ -263,24 +263,24 @@ def _modifier(modifier: Modifier, types: Types) -> tuple[str, str]:
     groups: dict[str, list[str]] = {}
     for value in modifier.codes:
         legal = types if modifier.types is None else modifier.types.get(value, ())
-        some = "" if set(legal) >= set(types) else f" ({_types(legal)})"
-        shown = value.name if isinstance(value, IntEnum) else modifier.words.get(value)
-        if shown and not isinstance(value, IntEnum | bool):
-            shown += f" as {modifier.codes[value]}"
-        if shown and (legal or modifier.types is None):
-            groups.setdefault(some, []).append(shown)
-    text = "; ".join(", ".join(names) + some for some, names in groups.items())
+        type_note = "" if set(legal) >= set(types) else f" ({_types(legal)})"
+        value_text = value.name if isinstance(value, IntEnum) else modifier.words.get(value)
+        if value_text and not isinstance(value, IntEnum | bool):
+            value_text += f" as {modifier.codes[value]}"
+        if value_text and (legal or modifier.types is None):
+            groups.setdefault(type_note, []).append(value_text)
+    text = "; ".join(", ".join(names) + type_note for type_note, names in groups.items())
     return f"{modifier.label} ({_bits(modifier.bits)})", text
 
 
 def _types(types: Types) -> str:
     names = []
-    rest = list(types)
+    remaining_types = list(types)
     for name, group in (("integers", INTEGERS), ("floats", FLOATS)):
-        if set(group) <= set(rest):
+        if set(group) <= set(remaining_types):
             names.append(name)
-            rest = [type_ for type_ in rest if type_ not in group]
-    return ", ".join([*names, *(type_.name for type_ in rest)])
+            remaining_types = [type_ for type_ in remaining_types if type_ not in group]
+    return ", ".join([*names, *(type_.name for type_ in remaining_types)])
 
 
 def _values(kind: type[IntEnum]) -> Iterator[str]:

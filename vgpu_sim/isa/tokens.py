@@ -72,19 +72,21 @@ class Line:
         """Return an error at the position of ``token``, by default of the current one."""
         return AssemblyError(self.number, (token or self.current).column, reason)
 
-    def next(self, kind: str, what: str) -> Token:
-        """Read a token of kind ``kind``; ``what`` describes the expected token in the error."""
+    def next(self, kind: str, description: str) -> Token:
+        """Read a token of kind ``kind``. In the error, ``description`` stands for the expected
+        token.
+        """
         token = self.current
         if token.kind != kind:
-            raise self.fail(f"expected {what}, found {token.text!r}")
+            raise self.fail(f"expected {description}, found {token.text!r}")
         self._position += 1
         return token
 
     def accept(self, mark: str) -> bool:
         """If the next token is ``mark``, read it and return True, else return False."""
-        found = self.current.kind in ("mark", "word") and self.current.text == mark
-        self._position += found
-        return found
+        is_next = self.current.kind in ("mark", "word") and self.current.text == mark
+        self._position += is_next
+        return is_next
 
     def expect(self, mark: str) -> None:
         """Read the next token, which must be ``mark``."""

@@ -50,8 +50,8 @@ def check_module(module: Module) -> None:
     if not all(0 <= number < 1 << 16 for number in versions):
         raise InvalidFunction("module", None, f"version numbers {versions} are out of range")
     if len(module.functions) > MAXIMUM_FUNCTIONS:
-        what = f"{len(module.functions)} functions, not up to {MAXIMUM_FUNCTIONS}"
-        raise InvalidFunction("module", None, what)
+        message = f"{len(module.functions)} functions, not up to {MAXIMUM_FUNCTIONS}"
+        raise InvalidFunction("module", None, message)
     words = sum(len(function.code) for function in module.functions)
     if words > MAXIMUM_MODULE_WORDS:
         raise InvalidFunction("module", None, f"{words} words, not up to {MAXIMUM_MODULE_WORDS}")
@@ -184,8 +184,8 @@ def _check_relocation(
 def _check_refused(refused: Refused) -> None:
     count = len(refused.reasons)
     if not 0 < count <= MAXIMUM_REASONS:
-        what = f"it is refused for {count} reasons, not 1 to {MAXIMUM_REASONS}"
-        raise InvalidFunction(refused.name, None, what)
+        message = f"it is refused for {count} reasons, not 1 to {MAXIMUM_REASONS}"
+        raise InvalidFunction(refused.name, None, message)
     for reason in refused.reasons:
         if not (0 <= reason.line < _U32 and 0 <= reason.column < _U32):
             raise InvalidFunction(refused.name, None, "the place of a reason must fit 32 bits")
@@ -196,10 +196,10 @@ def _is_alignment(align: int) -> bool:
 
 
 def _check_names(names: list[str]) -> None:
-    seen: set[str] = set()
+    earlier_names: set[str] = set()
     for name in names:
         if not name:
             raise InvalidFunction("module", None, "a function or variable has no name")
-        if name in seen:
+        if name in earlier_names:
             raise InvalidFunction(name, None, "the module has that name twice")
-        seen.add(name)
+        earlier_names.add(name)

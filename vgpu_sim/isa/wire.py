@@ -6,11 +6,11 @@ from vgpu_sim.isa.errors import ContainerError
 
 
 class Reader:
-    """Reads records in order from one section; ``what`` is the section's name in errors."""
+    """Reads records in order from one section; ``section_name`` is the section's name in errors."""
 
-    def __init__(self, data: bytes, what: str) -> None:
+    def __init__(self, data: bytes, section_name: str) -> None:
         self._data = data
-        self._what = what
+        self._what = section_name
         self._position = 0
 
     @property

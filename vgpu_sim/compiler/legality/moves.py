@@ -39,14 +39,14 @@ def _check_count(scope: Scope, count: int, operands: tuple[tree.Operand, ...]) -
     A special register has a length of its own.
     """
     for operand in operands:
-        found = count
+        length = count
         if isinstance(operand, tree.Vector):
-            found = len(operand.elements)
+            length = len(operand.elements)
         elif isinstance(operand, tree.Name) and isinstance(
             register := scope.look_up(operand), Register
         ):
-            found = register.count
-        if found != count:
+            length = register.count
+        if length != count:
             raise Invalid(f"expected a vector of {count} elements")
 
 

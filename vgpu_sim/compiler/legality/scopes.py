@@ -69,9 +69,9 @@ class Scope(Names[Meaning]):
         Raises:
             Invalid: it is not declared.
         """
-        found = self.find(name.text)
-        if found is not None:
-            return found[1]
+        binding = self.find(name.text)
+        if binding is not None:
+            return binding[1]
         if grammar.is_special(name.text):
             return Special(_special_bits(name.text), _ONCE.get(name.text, ()))
         raise Invalid(f"{name.text!r} is not declared", name)
@@ -96,16 +96,16 @@ class Scope(Names[Meaning]):
             Invalid: the name is not that of an array, or the index is neither a constant nor in a
                 register.
         """
-        found = self.look_up(element.base)
-        if not isinstance(found, Place) or not found.element_bytes:
+        place = self.look_up(element.base)
+        if not isinstance(place, Place) or not place.element_bytes:
             raise Invalid(f"{element.base.text!r} is not an array", element.base)
         index = element.index.base if isinstance(element.index, tree.Offset) else element.index
         if isinstance(index, tree.Integer):
-            return found
+            return place
         if isinstance(index, tree.Name):
             register = self.register(index)
             if register.type.kind in ("integer", "bits") and register.type.bits in (32, 64):
-                return found
+                return place
         raise Invalid("an element's index must be a constant or a register of 32 or 64 bits")
 
     def declare_statement(self, statement: tree.Statement) -> None:
@@ -113,9 +113,9 @@ class Scope(Names[Meaning]):
         if isinstance(statement, tree.Registers):
             type_ = find_type(statement.type[1:])
             if type_ is not None:
-                what = Register(type_, int(statement.vector[2:]) if statement.vector else 1)
+                meaning = Register(type_, int(statement.vector[2:]) if statement.vector else 1)
                 for name in statement.names:
-                    self.declare_once(name.name, what, name.count)
+                    self.declare_once(name.name, meaning, name.count)
         elif isinstance(statement, tree.Variable):
             self.declare_once(statement.name, _variable(statement), statement.count)
 
@@ -125,10 +125,10 @@ class Scope(Names[Meaning]):
             if isinstance(statement, tree.Label):
                 self.declare_once(statement.name, Symbol(), None)
 
-    def declare_once(self, name: str, what: Meaning, count: int | None) -> None:
+    def declare_once(self, name: str, meaning: Meaning, count: int | None) -> None:
         """Declare a name in this scope; do nothing if the scope has the name already."""
         if not self.has(name, count):
-            self.declare(name, what, count=count)
+            self.declare(name, meaning, count=count)
 
 
 def module_scope(module: tree.Module) -> Scope:
@@ -136,7 +136,9 @@ def module_scope(module: tree.Module) -> Scope:
     scope = Scope()
     for variable in module.variables:
         scope.declare_once(variable.name, _variable(variable), variable.count)
-    for name in [one.name for one in module.functions] + [one.name for one in module.aliases]:
+    for name in [definition.name for definition in module.functions] + [
+        definition.name for definition in module.aliases
+    ]:
         scope.declare_once(name, Symbol(), None)
     return scope
 
@@ -147,10 +149,10 @@ def function_scope(function: tree.Function, outer: Scope) -> Scope:
     """
     scope = Scope(parent=outer)
     for parameter in (*function.parameters, *function.returns):
-        what = _variable(parameter)
-        if isinstance(what, Place) and function.is_entry:
-            what = Place("param::entry")
-        scope.declare_once(parameter.name, what, parameter.count)
+        meaning = _variable(parameter)
+        if isinstance(meaning, Place) and function.is_entry:
+            meaning = Place("param::entry")
+        scope.declare_once(parameter.name, meaning, parameter.count)
     return scope
 
 

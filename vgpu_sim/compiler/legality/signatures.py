@@ -81,56 +81,59 @@ def _signature(tokens: tuple[str, ...], types: list[Type], modifiers: tuple[str,
 
 
 def _parse_one(token: str, types: list[Type], modifiers: tuple[str, ...]) -> Wanted:
-    found = _TOKEN.fullmatch(token)
-    if found is None:
+    match = _TOKEN.fullmatch(token)
+    if match is None:
         raise ValueError(f"{token!r} does not describe an operand")
-    what, type_ = found["what"], None
-    if what == "h":
-        what, type_ = "type", find_type("u64")
-    elif what in ("p", "P"):
-        what, type_ = "type", find_type("pred")
-    elif what.startswith("bits"):
-        bits = int(what.removeprefix("bits"))
-        what, type_ = "type", Type("held", bits, f"b{bits}")
-    elif what[-1].isdigit():
-        what, type_ = "type", _type(what, types)
+    kind, type_ = match["what"], None
+    if kind == "h":
+        kind, type_ = "type", find_type("u64")
+    elif kind in ("p", "P"):
+        kind, type_ = "type", find_type("pred")
+    elif kind.startswith("bits"):
+        bits = int(kind.removeprefix("bits"))
+        kind, type_ = "type", Type("held", bits, f"b{bits}")
+    elif kind[-1].isdigit():
+        kind, type_ = "type", _type(kind, types)
     vectors = [int(word[1:]) for word in modifiers if word in ("v2", "v4", "v8")]
     return Wanted(
-        what,
+        kind,
         type_,
-        bool(found["written"]),
-        bool(found["register"]),
-        bool(found["special"]),
-        bool(found["wider"] or found["wider2"]),
-        int(found["count"] or (vectors[0] if found["vector"] and vectors else 0)),
-        bool(found["selected"]),
-        bool(found["sink"]),
-        found["pair"] or "",
-        found["limits"] or "",
+        bool(match["written"]),
+        bool(match["register"]),
+        bool(match["special"]),
+        bool(match["wider"] or match["wider2"]),
+        int(match["count"] or (vectors[0] if match["vector"] and vectors else 0)),
+        bool(match["selected"]),
+        bool(match["sink"]),
+        match["pair"] or "",
+        match["limits"] or "",
     )
 
 
-def _type(what: str, types: list[Type]) -> Type | None:
-    if what.isdigit():
-        return types[int(what) - 1]
-    if what.startswith("W"):
-        return widen(types[int(what[1:]) - 1])
-    return find_type(what)
+def _type(kind: str, types: list[Type]) -> Type | None:
+    if kind.isdigit():
+        return types[int(kind) - 1]
+    if kind.startswith("W"):
+        return widen(types[int(kind[1:]) - 1])
+    return find_type(kind)
 
 
 @cache
 def _rows() -> dict[str, tuple[_Row, ...]]:
-    found = {}
+    rows = {}
     for opcode, stated in statements().items():
-        own_row_last = sorted((one for one in stated if one.operands), key=lambda one: one.is_row)
+        own_row_last = sorted(
+            (statement for statement in stated if statement.operands),
+            key=lambda statement: statement.is_row,
+        )
         if own_row_last:
-            found[opcode] = tuple(map(_row, own_row_last))
-    return found
+            rows[opcode] = tuple(map(_row, own_row_last))
+    return rows
 
 
 def _row(stated: Statement) -> _Row:
     types = next((int(word[1:]) for word in stated.words if word.startswith("#")), 0)
     words = [word for word in stated.words if not word.startswith("#")]
     lists = "" if stated.operands == "-" else stated.operands
-    operands = tuple(tuple(one.split()) for one in lists.split(" / "))
+    operands = tuple(tuple(alternative.split()) for alternative in lists.split(" / "))
     return _Row(types, parse_condition(words), operands)

@@ -76,9 +76,9 @@ def find_type(name: str) -> Type | None:
     if name in ("f16", "f32", "f64"):
         return Type("float", int(name[1:]), name)
     for kind, pattern in (("integer", _INTEGER), ("bits", _BITS)):
-        found = pattern.fullmatch(name)
-        if found is not None:
-            return Type(kind, int(found[1]), name)
+        match = pattern.fullmatch(name)
+        if match is not None:
+            return Type(kind, int(match[1]), name)
     return None
 
 

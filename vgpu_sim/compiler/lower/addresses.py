@@ -36,15 +36,15 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Operand, Space] 
     base, addend = split(operand)
     if not isinstance(base, tree.Name):
         return None
-    found = context.scope.find(base.text)
-    if found is not None and isinstance(found[1], LocalVariable):
-        return found[1].symbol(addend), Space.LOCAL
-    if found is None and base.text in context.locals:
+    binding = context.scope.find(base.text)
+    if binding is not None and isinstance(binding[1], LocalVariable):
+        return binding[1].symbol(addend), Space.LOCAL
+    if binding is None and base.text in context.locals:
         return context.locals[base.text].symbol(addend), Space.LOCAL
-    shared = context.find_shared(base.text) if found is None else found[1]
+    shared = context.find_shared(base.text) if binding is None else binding[1]
     if isinstance(shared, SharedVariable):
         return Literal((shared.offset + addend) & _SHARED_MASK), Space.SHARED
-    if found is not None:
+    if binding is not None:
         return None
     symbols = context.symbols
     parameter = context.parameters.get(base.text)
@@ -96,19 +96,22 @@ def _variable_address(context: Context, name: str, addend: int) -> Operand:
 
 
 def space_of(
-    context: Context, where: tree.Operand, said: Space, windows: tuple[Space, ...] = (Space.SHARED,)
+    context: Context,
+    where: tree.Operand,
+    stated_space: Space,
+    windows: tuple[Space, ...] = (Space.SHARED,),
 ) -> Space:
     """Return the state space that an instruction accesses.
 
-    ``said`` is the space that the instruction states; it is GENERIC if the instruction states none.
-    In that case, the operand ``where`` may name a variable. If the variable's space is one of
-    ``windows``, return it. Otherwise return ``said``.
+    ``stated_space`` is the space that the instruction states; it is GENERIC if the instruction
+    states none. In that case, the operand ``where`` may name a variable. If the variable's space
+    is one of ``windows``, return it. Otherwise return ``stated_space``.
     """
-    if said is Space.GENERIC and isinstance(where, tree.Memory) and len(where.parts) == 1:
+    if stated_space is Space.GENERIC and isinstance(where, tree.Memory) and len(where.parts) == 1:
         symbol = symbol_of(context, where.parts[0])
         if symbol is not None and symbol[1] in windows:
             return symbol[1]
-    return said
+    return stated_space
 
 
 def base_and_displacement(
@@ -126,10 +129,10 @@ def base_and_displacement(
     symbol = symbol_of(context, operand.parts[0])
     if symbol is not None:
         if space not in (Space.GENERIC, symbol[1]):
-            shown = space.name.lower()
+            space_name = space.name.lower()
             raise Invalid(
                 f"the variable is in .{symbol[1].name.lower()} space,"
-                f" but the instruction names .{shown}"
+                f" but the instruction names .{space_name}"
             )
         if space is Space.GENERIC and symbol[1] in WINDOWS:
             raise Unsupported(
@@ -183,8 +186,8 @@ def whole_parameter_address(context: Context, source: Operand) -> Operand:
     return whole
 
 
-def _base_register(context: Context, base: tree.Operand, least: int) -> Register:
-    """Return a register of at least ``least`` bits that holds the address, zero-extended if
+def _base_register(context: Context, base: tree.Operand, min_bits: int) -> Register:
+    """Return a register of at least ``min_bits`` bits that holds the address, zero-extended if
     necessary.
     """
     register = context.register(base) if isinstance(base, tree.Name) else None
@@ -192,15 +195,15 @@ def _base_register(context: Context, base: tree.Operand, least: int) -> Register
         if not isinstance(base, tree.Name):
             raise Invalid("'this' is not an address")
         known = register is not None or context.scope.find(base.text) is not None
-        what = "is not an address" if known else "is not declared"
-        raise Invalid(f"{base.text!r} {what}", base)
+        reason = "is not an address" if known else "is not declared"
+        raise Invalid(f"{base.text!r} {reason}", base)
     bits = context.bits(register)
-    if bits >= least:
+    if bits >= min_bits:
         return register
-    wide = context.builder.scratch_register(least)
+    wide = context.builder.scratch_register(min_bits)
     context.builder.emit(
         Op.CVT,
-        type=UNSIGNED[least],
+        type=UNSIGNED[min_bits],
         source_type=UNSIGNED[bits],
         dsts=(wide,),
         srcs=(register,),

@@ -76,22 +76,22 @@ class Builder:
     @contextmanager
     def use_owner(self, owner: int) -> Iterator[None]:
         """Within the ``with`` block, ``owner`` owns the registers that are created."""
-        before, self.owner = self.owner, owner
+        outer_owner, self.owner = self.owner, owner
         try:
             yield
         finally:
-            self.owner = before
+            self.owner = outer_owner
 
     @contextmanager
     def use_guard(self, guard: Guard | None) -> Iterator[None]:
         """Within the ``with`` block, emit instructions under ``guard`` instead of the current
         guard.
         """
-        before, self.guard = self.guard, guard
+        outer_guard, self.guard = self.guard, guard
         try:
             yield
         finally:
-            self.guard = before
+            self.guard = outer_guard
 
     def append(self, words: list[Instruction]) -> None:
         """Append instructions as they are, without the current guard."""
@@ -114,10 +114,10 @@ class Builder:
         self._taken.clear()
         self._predicates_taken = 0
 
-    def new_name(self, what: str) -> str:
+    def new_name(self, stem: str) -> str:
         """Return a unique symbol name that PTX cannot contain."""
         self._names += 1
-        return f"{what} {self._names}"
+        return f"{stem} {self._names}"
 
     def emit(self, op: Op, **fields: Any) -> None:
         """Append an instruction under the current guard.
@@ -162,15 +162,21 @@ class Builder:
         self.predicate_owners.append(self.owner)
         return Predicate(self.predicate_count - 1)
 
-    def register_for(self, scope: Scope, name: str, what: RegisterClass) -> Register | Predicate:
+    def register_for(
+        self, scope: Scope, name: str, register_class: RegisterClass
+    ) -> Register | Predicate:
         """Return the register for a declared name. At the first use of the name, assign it a new
         register.
         """
-        found = scope.assigned.get(name)
-        if found is None:
-            found = self.new_predicate() if what.bits == 1 else self.new_register(what.bits)
-            scope.assigned[name] = found
-        return found
+        register = scope.assigned.get(name)
+        if register is None:
+            register = (
+                self.new_predicate()
+                if register_class.bits == 1
+                else self.new_register(register_class.bits)
+            )
+            scope.assigned[name] = register
+        return register
 
     def scratch_register(self, bits: int) -> Register:
         """Return a scratch register, which is valid only during the current statement."""

@@ -90,10 +90,10 @@ class Context:
         Raises:
             Unsupported: its declaration was refused.
         """
-        found = self.scope.find(name.text)
-        if found is None:
+        binding = self.scope.find(name.text)
+        if binding is None:
             return None
-        scope, declared = found
+        scope, declared = binding
         if isinstance(declared, RegisterClass):
             if declared.is_wide:
                 return self._half(scope, declared, name)
@@ -106,16 +106,16 @@ class Context:
 
     def _half(self, scope: Scope, declared: RegisterClass, name: tree.Name) -> Register | Predicate:
         if name.component not in HALVES:
-            what = f"no component {name.component!r}" if name.component else "128 bits"
-            raise Invalid(f"{name.text!r} has {what}", name)
+            defect = f"no component {name.component!r}" if name.component else "128 bits"
+            raise Invalid(f"{name.text!r} has {defect}", name)
         return self.builder.register_for(scope, f"{name.text}.{name.component}", declared)
 
     def is_wide(self, operand: tree.Operand) -> bool:
         """True if an operand is a whole register of 128 bits."""
         if not isinstance(operand, tree.Name) or operand.component:
             return False
-        found = self.scope.find(operand.text)
-        return found is not None and isinstance(found[1], RegisterClass) and found[1].is_wide
+        binding = self.scope.find(operand.text)
+        return binding is not None and isinstance(binding[1], RegisterClass) and binding[1].is_wide
 
     def for_callee(self, function: tree.Function, frame: Frame) -> "Context":
         """Return the context for a called function, whose variables are in ``frame``.

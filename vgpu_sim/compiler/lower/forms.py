@@ -75,8 +75,14 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "truth": ("and", "or"),
     "logic": ("and", "or", "xor"),
     "inside": (
-        *("global", "const", "local", "param", "param::entry"),
-        *("shared", "shared::cta", "shared::cluster"),
+        "global",
+        "const",
+        "local",
+        "param",
+        "param::entry",
+        "shared",
+        "shared::cta",
+        "shared::cluster",
     ),
     "window": (
         "global",
@@ -113,8 +119,17 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "hint": ("prefetch",),
     "of_map": ("const", "param", "param::entry"),
     "field": (
-        *("global_address", "rank", "box_dim", "global_dim", "global_stride", "element_stride"),
-        *("elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode"),
+        "global_address",
+        "rank",
+        "box_dim",
+        "global_dim",
+        "global_stride",
+        "element_stride",
+        "elemtype",
+        "interleave_layout",
+        "swizzle_mode",
+        "swizzle_atomicity",
+        "fill_mode",
     ),
     "mode": ("tile",),
     "axis": ("get_first_ctaid::x", "get_first_ctaid::y", "get_first_ctaid::z"),
@@ -153,9 +168,21 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "opaque": ("texref", "samplerref", "surfref"),
     "size_of": ("width", "height", "depth"),
     "property_of": (
-        *("width", "height", "depth", "array_size", "channel_data_type", "channel_order"),
-        *("num_mipmap_levels", "num_samples", "normalized_coords", "force_unnormalized_coords"),
-        *("filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2", "memory_layout"),
+        "width",
+        "height",
+        "depth",
+        "array_size",
+        "channel_data_type",
+        "channel_order",
+        "num_mipmap_levels",
+        "num_samples",
+        "normalized_coords",
+        "force_unnormalized_coords",
+        "filter_mode",
+        "addr_mode_0",
+        "addr_mode_1",
+        "addr_mode_2",
+        "memory_layout",
     ),
     "width": ("u32", "u64"),
     "group": ("cta_group::1", "cta_group::2"),
@@ -244,12 +271,12 @@ class Form:
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
-        found = []
+        slots = []
         for optional, required in _SLOT.findall(self.pattern):
             name = optional or required
             words = self.types if name in _OWN_TYPES else CHOICES.get(name, (name,))
-            found.append(Slot(name, frozenset(words), bool(optional)))
-        return tuple(found)
+            slots.append(Slot(name, frozenset(words), bool(optional)))
+        return tuple(slots)
 
     @cached_property
     def operand_count(self) -> int:
@@ -263,20 +290,22 @@ class Form:
         """
         if self.any_order:
             return _assign_in_any_order(self.slots, modifiers)
-        found = _assign_in_order(self.slots, modifiers)
-        return found if isinstance(found, Match) else self._match_unordered(modifiers) or found
+        outcome = _assign_in_order(self.slots, modifiers)
+        return (
+            outcome if isinstance(outcome, Match) else self._match_unordered(modifiers) or outcome
+        )
 
     def match_rearranged(self, modifiers: tuple[str, ...]) -> Match | None:
         """Assign modifiers that are in an order that ``match`` does not know: those that belong to
         an operand by their place in order, and the others in any order.
         """
-        placed, others = list[str](), list[str]()
+        placed, unplaced = list[str](), list[str]()
         for modifier in modifiers:
-            (placed if modifier[1:] in _PLACED else others).append(modifier)
+            (placed if modifier[1:] in _PLACED else unplaced).append(modifier)
         in_order = tuple(slot for slot in self.slots if slot.words & _PLACED)
-        rest = tuple(slot for slot in self.slots if not slot.words & _PLACED)
+        free_slots = tuple(slot for slot in self.slots if not slot.words & _PLACED)
         first = _assign_in_order(in_order, tuple(placed))
-        second = _assign_in_any_order(rest, tuple(others))
+        second = _assign_in_any_order(free_slots, tuple(unplaced))
         if isinstance(first, Mismatch) or isinstance(second, Mismatch):
             return None
         return Match({**first.words, **second.words})

@@ -53,12 +53,14 @@ def lower_function(
     context = _context(symbols, memory, parameters, findings)
     context.parameter_image = f"{function.name}.parameters"  # names in PTX have no dots
     context.has_short_addresses = any(
-        _moves_short_address(one, context.parameters) for one in names.instructions(body)
+        _moves_short_address(instruction, context.parameters)
+        for instruction in names.instructions(body)
     )
-    used = [one for part in (body, *called) for one in names.instructions(part)]
-    context.program.has_pairs = any(_OF_PAIRS in one.modifiers for one in used)
+    used = [instruction for part in (body, *called) for instruction in names.instructions(part)]
+    context.program.has_pairs = any(_OF_PAIRS in instruction.modifiers for instruction in used)
     context.program.multiplies_asynchronously = any(
-        one.opcode == "wgmma" and ".fence" not in one.modifiers for one in used
+        instruction.opcode == "wgmma" and ".fence" not in instruction.modifiers
+        for instruction in used
     )
     builder = context.builder
     for attribute in function.attributes:
@@ -93,11 +95,15 @@ def lower_function(
     )
 
 
-def _moves_short_address(one: tree.Instruction, parameters: Container[str]) -> bool:
+def _moves_short_address(instruction: tree.Instruction, parameters: Container[str]) -> bool:
     """Return whether an instruction moves a parameter's address to a register of 32 bits."""
-    if one.opcode != "mov" or not _SHORT & set(one.modifiers) or len(one.operands) != 2:
+    if (
+        instruction.opcode != "mov"
+        or not _SHORT & set(instruction.modifiers)
+        or len(instruction.operands) != 2
+    ):
         return False
-    base, _ = split(one.operands[1])
+    base, _ = split(instruction.operands[1])
     return isinstance(base, tree.Name) and base.text in parameters
 
 
@@ -182,14 +188,14 @@ def _cluster(directive: tree.Directive) -> Block:
 
 def _check_counts_clusters(directive: tree.Directive, function: tree.Function) -> None:
     """Raise Invalid if a kernel whose grids are numbers of clusters states no sizes."""
-    stated = {other.name for other in function.directives if any(other.arguments)}
+    stated = {companion.name for companion in function.directives if any(companion.arguments)}
     missing = {".reqntid", ".reqnctapercluster"} - stated
     if missing:
         raise Invalid(f"{directive.name} needs {' and '.join(sorted(missing))}", directive)
 
 
 def _maximum_cluster(directive: tree.Directive, function: tree.Function) -> int:
-    if any(other.name == ".reqnctapercluster" for other in function.directives):
+    if any(companion.name == ".reqnctapercluster" for companion in function.directives):
         raise Invalid(f"{directive.name} and .reqnctapercluster exclude each other", directive)
     if directive.arguments[0] == 0:
         raise Invalid(f"{directive.name} must be at least 1", directive)
@@ -240,7 +246,7 @@ def _lower_called(context: Context, function: tree.Function) -> None:
     _refuse_directives(context, function)
     if function.body is None:
         return
-    if any(one.opcode in _CARRIES for one in names.instructions(function.body)):
+    if any(instruction.opcode in _CARRIES for instruction in names.instructions(function.body)):
         carry = context.carry_predicate()  # carry flags are not passed to calls or kept across them
         context.builder.emit(Op.MOV, type=DataType.PRED, dsts=(carry,), srcs=(Literal(0),))
     _lower_block(context, function.body)
@@ -288,9 +294,9 @@ def _lower_statement(context: Context, statement: tree.Statement) -> None:
         case tree.Variable(space=tree.Space.LOCAL | tree.Space.PARAM):
             _declare_local(context, statement)
         case tree.Variable():
-            what = f"{statement.space.value} variable {statement.name!r}"
-            context.scope.declare(statement.name, Refused(what), statement, statement.count)
-            raise Unsupported(f"{what}", statement)
+            description = f"{statement.space.value} variable {statement.name!r}"
+            context.scope.declare(statement.name, Refused(description), statement, statement.count)
+            raise Unsupported(f"{description}", statement)
         case _:
             # Pragmas are hints, .loc is for debuggers, and call prototypes and target lists are
             # used by the calls and branches that name them.
@@ -299,36 +305,36 @@ def _lower_statement(context: Context, statement: tree.Statement) -> None:
 
 def _declare_shared(context: Context, statement: tree.Variable) -> None:
     # not named by any instruction
-    what: Declared = context.memory.find_variable(statement) or SharedVariable(0)
+    meaning: Declared = context.memory.find_variable(statement) or SharedVariable(0)
     try:
         shared_memory.size_and_alignment(statement)
     except Refusal:
-        what = Refused(f".shared variable {statement.name!r}")
+        meaning = Refused(f".shared variable {statement.name!r}")
         raise
     finally:
-        context.scope.declare(statement.name, what, statement, statement.count)
+        context.scope.declare(statement.name, meaning, statement, statement.count)
 
 
 def _declare_local(context: Context, statement: tree.Variable) -> None:
-    what: Declared = Refused(f"{statement.space.value} variable {statement.name!r}")
+    meaning: Declared = Refused(f"{statement.space.value} variable {statement.name!r}")
     try:
-        what = context.create_local(statement)
+        meaning = context.create_local(statement)
     finally:
-        context.scope.declare(statement.name, what, statement, statement.count)
+        context.scope.declare(statement.name, meaning, statement, statement.count)
 
 
 def _declare_registers(context: Context, statement: tree.Registers) -> None:
-    what: Declared
+    meaning: Declared
     is_wide = statement.type == ".b128"
     bits = 64 if is_wide else REGISTER_BITS.get(statement.type)
     if statement.type == ".pred":
         bits = 1
     if bits is None or statement.vector:  # other vectors were expanded before
-        what = Refused(f"a register of type {statement.vector}{statement.type}")
+        meaning = Refused(f"a register of type {statement.vector}{statement.type}")
     else:
-        what = RegisterClass(bits, statement.type.endswith("8") and not is_wide, is_wide)
+        meaning = RegisterClass(bits, statement.type.endswith("8") and not is_wide, is_wide)
         context.program.parted |= is_wide
     for name in statement.names:
-        context.scope.declare(name.name, what, name, name.count)
-    if isinstance(what, Refused):
-        raise Unsupported(f"{what.what}", statement)
+        context.scope.declare(name.name, meaning, name, name.count)
+    if isinstance(meaning, Refused):
+        raise Unsupported(f"{meaning.what}", statement)

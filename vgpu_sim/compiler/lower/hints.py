@@ -24,24 +24,24 @@ def nothing(context: Context, form: Form, match: Match) -> None:
     Nothing is loaded, since a load from the address may be illegal.
     """
     where, *sizes = context.operands
-    said = Space.GENERIC
+    stated_space = Space.GENERIC
     for word in _NAMED & match.words.keys():  # at most one
-        said = Space[word.upper()]
-    base_and_displacement(context, where, space_of(context, where, said, WINDOWS))
+        stated_space = Space[word.upper()]
+    base_and_displacement(context, where, space_of(context, where, stated_space, WINDOWS))
     if any(not isinstance(s, tree.Integer) or s.value != _LINE_BYTES for s in sizes):
         raise Invalid(f"the size must be the constant {_LINE_BYTES}")
 
 
 def policy(context: Context, form: Form, match: Match) -> None:
     """Lower createpolicy to a move of 0, because no instruction reads cache policies."""
-    first, *rest = context.operands
+    first, *remaining_operands = context.operands
     if "range" in match:
-        where, *rest = rest
+        where, *remaining_operands = remaining_operands
         base_and_displacement(context, where, Space.GLOBAL if "global" in match else Space.GENERIC)
     kinds = {"fractional": (DataType.F32,), "range": (DataType.U32,) * 2, "cvt": (DataType.B64,)}
     (kind,) = kinds.keys() & match.words.keys()
-    wanted = kinds[kind]
-    for operand, type_ in zip(rest, wanted, strict=False):
+    types = kinds[kind]
+    for operand, type_ in zip(remaining_operands, types, strict=False):
         values.source(context, operand, type_)
     to = values.destination(context, first, DataType.B64)
     context.builder.emit(Op.MOV, type=DataType.B64, dsts=(to,), srcs=(Literal(0),))

@@ -43,20 +43,20 @@ def _recognise(context: Context, instruction: tree.Instruction) -> tuple[Form, M
         raise Unsupported(f"instruction {instruction.opcode!r}{reason}")
     farthest, counts = 0, set()
     for form in forms:
-        found = form.match(instruction.modifiers)
-        if isinstance(found, Match):
+        outcome = form.match(instruction.modifiers)
+        if isinstance(outcome, Match):
             if form.operand_count == len(instruction.operands):
-                return form, found
+                return form, outcome
             counts.add(form.operand_count)
         else:
-            farthest = max(farthest, found.index)
+            farthest = max(farthest, outcome.index)
     for form in forms:
         rearranged = form.match_rearranged(instruction.modifiers)
         if rearranged and form.operand_count == len(instruction.operands):
             return form, rearranged
     if counts:
-        wanted = " or ".join(map(str, sorted(counts)))
-        raise Invalid(f"{instruction.opcode} takes {wanted} operands here")
+        count_list = " or ".join(map(str, sorted(counts)))
+        raise Invalid(f"{instruction.opcode} takes {count_list} operands here")
     if farthest < len(instruction.modifiers):
         known = instruction.opcode + "".join(instruction.modifiers[:farthest])
         raise Unsupported(f"{instruction.modifiers[farthest]} of {known}")

@@ -160,19 +160,25 @@ def wait(context: Context, form: Form, match: Match) -> None:
     space, builder = _space(context, match, where), context.builder
     place = whole_address(context, where, space)
     if "parity" in match:
-        before: Operand = _wide(context, values.source(context, phase, DataType.U32))
+        phase_state: Operand = _wide(context, values.source(context, phase, DataType.U32))
     else:
-        before = values.source(context, phase, DataType.B64)
+        phase_state = values.source(context, phase, DataType.B64)
     for hint in hints:
         values.source(context, hint, DataType.U32)
     to = values.predicate_destination(context, first) or builder.unused_predicate()
-    now = builder.scratch_register(64)
-    builder.emit(Op.LD, type=DataType.B64, dsts=(now,), srcs=(place,), space=space, volatile=True)
-    builder.emit(Op.FENCE, order=Order.ACQ_REL, scope=Scope.CTA)
-    builder.emit(Op.XOR, type=DataType.B64, dsts=(now,), srcs=(now, before))
-    builder.emit(Op.AND, type=DataType.B64, dsts=(now,), srcs=(now, Literal(1)))
+    object_state = builder.scratch_register(64)
     builder.emit(
-        Op.SETP, type=DataType.B64, dsts=(to, None), srcs=(now, Literal(0)), compare=Compare.NE
+        Op.LD, type=DataType.B64, dsts=(object_state,), srcs=(place,), space=space, volatile=True
+    )
+    builder.emit(Op.FENCE, order=Order.ACQ_REL, scope=Scope.CTA)
+    builder.emit(Op.XOR, type=DataType.B64, dsts=(object_state,), srcs=(object_state, phase_state))
+    builder.emit(Op.AND, type=DataType.B64, dsts=(object_state,), srcs=(object_state, Literal(1)))
+    builder.emit(
+        Op.SETP,
+        type=DataType.B64,
+        dsts=(to, None),
+        srcs=(object_state, Literal(0)),
+        compare=Compare.NE,
     )
 
 
@@ -195,15 +201,15 @@ _WAIT = "LD.VOLATILE, FENCE, XOR, AND, SETP: it never waits"
 
 def _arrivals() -> tuple[Form, ...]:
     words = "{.storing}{.scope}{.within}.b64"
-    found = []
+    forms = []
     for opcode in ("mbarrier.arrive", "mbarrier.arrive_drop"):
-        found += [
+        forms += [
             Form(f"{opcode}{words}", "s, [a]", Op.ATOM, arrive, isa=_STATE),
             Form(f"{opcode}{words}", "s, [a], n", Op.ATOM, arrive, isa=_STATE),
             Form(f"{opcode}.noComplete{words}", "s, [a], n", Op.ATOM, arrive, isa=_STATE),
             Form(f"{opcode}.expect_tx{words}", "s, [a], n", Op.ATOM, arrive, isa=_EXPECTED),
         ]
-    return tuple(found)
+    return tuple(forms)
 
 
 def _waits() -> tuple[Form, ...]:

@@ -57,18 +57,20 @@ class _Parts:
 
     def list_unsupported(self) -> list[Diagnostic]:
         """Return all findings about unsupported features, of all parts, ordered by place."""
-        return in_order(one for part in self.parts.values() for one in part.findings.unsupported)
+        return in_order(
+            finding for part in self.parts.values() for finding in part.findings.unsupported
+        )
 
     def find_reached(self, names_: Iterable[str]) -> set[str]:
         """Return the parts with these names, and all that they use, directly or indirectly."""
-        found: set[str] = set()
+        reached: set[str] = set()
         pending = list(names_)
         while pending:
             name = pending.pop()
-            if name in self.parts and name not in found:
-                found.add(name)
+            if name in self.parts and name not in reached:
+                reached.add(name)
                 pending += self.parts[name].uses
-        return found
+        return reached
 
     def trace_unsupported(self) -> dict[str, list[str]]:
         """Map each part that uses something unsupported to the parts that contain it.
@@ -81,17 +83,17 @@ class _Parts:
         for name, part in self.parts.items():
             for used in part.uses:
                 users[used].append(name)
-        found = {name: [name] for name, part in self.parts.items() if part.findings.unsupported}
-        pending = list(found)
+        origins = {name: [name] for name, part in self.parts.items() if part.findings.unsupported}
+        pending = list(origins)
         while pending:
             name = pending.pop()
             for user in users[name]:
-                known = found.setdefault(user, [])
-                new = [source for source in found[name] if source not in known]
+                known = origins.setdefault(user, [])
+                new = [source for source in origins[name] if source not in known]
                 if new and len(known) < _MAX_SOURCES:
                     known += new[: _MAX_SOURCES - len(known)]
                     pending.append(user)
-        return found
+        return origins
 
 
 def lower_module(
@@ -113,10 +115,10 @@ def lower_module(
     """
     whole = Findings(source, name)
     if module.address_size != 64:
-        said = (
+        feature = (
             "a 32-bit .address_size" if module.address_size else "a missing .address_size (32 bits)"
         )
-        whole.add(Unsupported(f"{said}"), module.targets[0])
+        whole.add(Unsupported(f"{feature}"), module.targets[0])
     parts = _Parts(whole)
     graph = CallGraph(module.functions, module.variables, module.aliases, file)
     for alias in module.aliases:
@@ -152,16 +154,16 @@ def lower_module(
     functions = _lower_functions(module, symbols, parts)
     whole.raise_any()
     refused = _list_refused(parts)
-    lost = {one.name for one in refused}
-    kept = tuple(function for function in functions if function.name not in lost)
+    lost = {refusal.name for refusal in refused}
+    kept_functions = tuple(function for function in functions if function.name not in lost)
     lost |= {managed_variables.pointer_name(name) for name in lost} | {
         marker for name in lost for marker in references.marker_names(name)
     }
     _mark_read_references(module, parts, symbols, segment, lost)
     known = [v for v in segment.variables.values() if v.name not in lost]
     lowered = Module(
-        functions=kept,
-        variables=(*known, *variables.parameter_images(kept, segment.end)),
+        functions=kept_functions,
+        variables=(*known, *variables.parameter_images(kept_functions, segment.end)),
         required_capability=capability,
         ptx_version=module.version,
         source=source,
@@ -184,7 +186,7 @@ def _mark_read_references(
         if not function.is_entry or function.body is None or function.name in lost:
             continue
         called = symbols.graph.reachable_functions(function.body)
-        reached = parts.find_reached((function.name, *(one.name for one in called)))
+        reached = parts.find_reached((function.name, *(callee.name for callee in called)))
         for name in sorted(reached & marked):
             reads = references.reads_name(function.name, name)
             variables.reserve(segment, reads, references.MARKER_BYTES)
@@ -193,25 +195,31 @@ def _mark_read_references(
 def _list_refused(parts: _Parts) -> tuple[Refused, ...]:
     reached = parts.trace_unsupported()
     own = {name: in_order(part.findings.unsupported) for name, part in parts.parts.items()}
-    found = []
+    refused_parts = []
     for name, part in parts.parts.items():
         if name in reached and (part.is_kernel or part.is_variable):
-            found.append(Refused(name, _bound([own[s] for s in reached[name]]), part.is_kernel))
-    return tuple(found)
+            refused_parts.append(
+                Refused(name, _bound([own[s] for s in reached[name]]), part.is_kernel)
+            )
+    return tuple(refused_parts)
 
 
-def _bound(found: list[list[Diagnostic]]) -> tuple[Diagnostic, ...]:
+def _bound(diagnostics_by_part: list[list[Diagnostic]]) -> tuple[Diagnostic, ...]:
     """Return at most as many reasons as a container may hold.
 
     If there are more, the last one states how many are missing.
     """
-    total = sum(map(len, found))
-    reasons = in_order(one for some in found for one in some[:MAXIMUM_REASONS])
+    total = sum(map(len, diagnostics_by_part))
+    reasons = in_order(
+        diagnostic
+        for diagnostics in diagnostics_by_part
+        for diagnostic in diagnostics[:MAXIMUM_REASONS]
+    )
     if total <= MAXIMUM_REASONS:
         return tuple(reasons)
-    kept, last = reasons[: MAXIMUM_REASONS - 1], reasons[MAXIMUM_REASONS - 1]
-    more = f"and {total - len(kept)} more reasons"
-    return (*kept, Diagnostic(last.line, last.column, more))
+    kept_reasons, last = reasons[: MAXIMUM_REASONS - 1], reasons[MAXIMUM_REASONS - 1]
+    summary = f"and {total - len(kept_reasons)} more reasons"
+    return (*kept_reasons, Diagnostic(last.line, last.column, summary))
 
 
 def _lower_functions(module: tree.Module, symbols: Symbols, parts: _Parts) -> list[Function]:

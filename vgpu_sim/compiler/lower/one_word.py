@@ -55,15 +55,15 @@ def lower(context: Context, form: Form, match: Match) -> None:
     if type_ is DataType.PRED:
         _logic_of_predicates(context, form)
         return
-    first, *rest = context.operands
-    srcs = tuple(values.source(context, operand, type_) for operand in rest)
+    first, *source_operands = context.operands
+    srcs = tuple(values.source(context, operand, type_) for operand in source_operands)
     to = values.destination(context, first, type_)
     fields = float_fields(match)
     context.builder.emit(form.op, type=type_, dsts=(to,), srcs=srcs, **fields)
 
 
 def _logic_of_predicates(context: Context, form: Form) -> None:
-    first, *rest = context.operands
-    srcs = tuple(values.predicate_source(context, operand) for operand in rest)
+    first, *source_operands = context.operands
+    srcs = tuple(values.predicate_source(context, operand) for operand in source_operands)
     to = values.predicate_destination(context, first) or context.builder.unused_predicate()
     context.builder.emit(form.op, type=DataType.PRED, dsts=(to,), srcs=srcs)

@@ -165,8 +165,8 @@ def cluster_rank(context: Context) -> Register:
 def _cluster_size(context: Context) -> Operand:
     x, y, z = (s2r(context, SpecialRegister[f"CLUSTER_NCTAID_{axis}"]) for axis in "XYZ")
     mode = {"mode": MulMode.LO}
-    for other in (y, z):
-        context.builder.emit(Op.MUL, type=DataType.U32, dsts=(x,), srcs=(x, other), **mode)
+    for size in (y, z):
+        context.builder.emit(Op.MUL, type=DataType.U32, dsts=(x,), srcs=(x, size), **mode)
     return x
 
 
@@ -280,12 +280,12 @@ def find(name: tree.Name) -> Special:
     if components and not name.component:
         raise Invalid(f"{name.text!r} is a vector: read its components, or all with mov.v4", name)
     spelling = f"{name.text}.{component}" if component else name.text
-    found = SPECIAL_REGISTERS.get(spelling)
+    register = SPECIAL_REGISTERS.get(spelling)
     if spelling == CURRENT_GRAPH:
         raise Unsupported(f"a read of {spelling!r} other than by mov.u64 to a register", name)
-    if found is None:
+    if register is None:
         raise Unsupported(f"special register {spelling!r}", name)
-    return found
+    return register
 
 
 def read(context: Context, name: tree.Name, type_: DataType) -> Operand:
@@ -301,6 +301,6 @@ def read(context: Context, name: tree.Name, type_: DataType) -> Operand:
     """
     special = find(name)
     if type_.bits > special.bits or type_.is_float:
-        what = "is a predicate" if special.bits == 1 else f"has {special.bits} bits"
-        raise Invalid(f"{name.text!r} {what} and cannot be read as .{type_.name.lower()}", name)
+        reason = "is a predicate" if special.bits == 1 else f"has {special.bits} bits"
+        raise Invalid(f"{name.text!r} {reason} and cannot be read as .{type_.name.lower()}", name)
     return special.read(context)

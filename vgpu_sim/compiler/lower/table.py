@@ -52,10 +52,10 @@ FORMS: tuple[Form, ...] = tuple(form for module in _MODULES for form in module.F
 
 
 def _by_opcode() -> dict[str, tuple[Form, ...]]:
-    found: dict[str, list[Form]] = defaultdict(list)
+    forms_of: dict[str, list[Form]] = defaultdict(list)
     for form in FORMS:
-        found[form.opcode].append(form)
-    return {opcode: tuple(forms) for opcode, forms in found.items()}
+        forms_of[form.opcode].append(form)
+    return {opcode: tuple(forms) for opcode, forms in forms_of.items()}
 
 
 FORMS_BY_OPCODE = _by_opcode()

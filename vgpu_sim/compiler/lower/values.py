@@ -62,8 +62,8 @@ def source(
         case tree.Not(inner):
             raise Invalid("'!' applies to predicates only", _at(inner))
         case _:
-            what = _DESCRIPTIONS.get(type(operand), "this")
-            raise Unsupported(f"{what} as an operand")
+            description = _DESCRIPTIONS.get(type(operand), "this")
+            raise Unsupported(f"{description} as an operand")
 
 
 _DESCRIPTIONS: dict[type, str] = {
@@ -92,20 +92,20 @@ def _named_register(context: Context, name: tree.Name) -> Register | Predicate:
             or name.text in context.symbols.variables
             or name.text in context.parameters
         )
-        what = "is not a register" if known else "is not declared"
-        raise Invalid(f"{name.text!r} {what}", name)
+        reason = "is not a register" if known else "is not declared"
+        raise Invalid(f"{name.text!r} {reason}", name)
     return register
 
 
 def _check_width(
     context: Context, name: tree.Name, register: Register, type_: DataType, wider: bool
 ) -> None:
-    bits, wanted = context.bits(register), type_.bits
-    if bits == wanted or (wider and bits > wanted):
+    bits, type_bits = context.bits(register), type_.bits
+    if bits == type_bits or (wider and bits > type_bits):
         return
     raise Invalid(
         f"{name.text!r} has {bits} bits, but .{type_.name.lower()} needs"
-        f" {'at least ' if wider else ''}{wanted}",
+        f" {'at least ' if wider else ''}{type_bits}",
         name,
     )
 

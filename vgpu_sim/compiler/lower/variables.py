@@ -91,8 +91,8 @@ def lay_out(
                     marker = references.marker_name(variable.name, variable.type)
                     reserve(segment, marker, references.MARKER_BYTES)
         except Refusal as refusal:
-            what = f"{variable.space.value} variable {variable.name!r}"
-            segment.refused.setdefault(variable.name, Refused(what))
+            description = f"{variable.space.value} variable {variable.name!r}"
+            segment.refused.setdefault(variable.name, Refused(description))
             segment.variables.pop(variable.name, None)
             findings(variable.name).add(refusal, variable)
     _check_banks(segment, declared, findings)
@@ -144,15 +144,15 @@ def reserve(segment: Segment, name: str, size: int) -> None:
 
 def _definitions(module: tree.Module, findings: Callable[[str], Findings]) -> list[tree.Variable]:
     """Return each variable once: a definition replaces its .extern declarations."""
-    found: dict[str, tree.Variable] = {}
+    definitions: dict[str, tree.Variable] = {}
     for declared in module.variables:
-        other = found.get(declared.name)
-        if other is None or other.linkage is tree.Linkage.EXTERN:
-            found[declared.name] = declared
+        earlier_variable = definitions.get(declared.name)
+        if earlier_variable is None or earlier_variable.linkage is tree.Linkage.EXTERN:
+            definitions[declared.name] = declared
         elif declared.linkage is not tree.Linkage.EXTERN:
             refusal = Invalid(f"{declared.name!r} is declared twice", declared)
             findings(declared.name).add(refusal, declared)
-    return list(found.values())
+    return list(definitions.values())
 
 
 def _check_names(
@@ -246,11 +246,16 @@ def _add_bank(segment: Segment, declared: tree.Variable) -> None:
 
 def _put_functions(initial: _Initial, addresses: Mapping[str, int]) -> None:
     """Write the addresses of functions, which are known numbers."""
-    for one in initial.relocations:
-        if one.name in addresses:
-            number = addresses[one.name] + one.addend >> one.shift & (1 << one.bits) - 1
-            initial.put(one.offset, number.to_bytes(one.size, "little"))
-    initial.relocations = [one for one in initial.relocations if one.name not in addresses]
+    for relocation in initial.relocations:
+        if relocation.name in addresses:
+            number = (
+                addresses[relocation.name] + relocation.addend >> relocation.shift
+                & (1 << relocation.bits) - 1
+            )
+            initial.put(relocation.offset, number.to_bytes(relocation.size, "little"))
+    initial.relocations = [
+        relocation for relocation in initial.relocations if relocation.name not in addresses
+    ]
 
 
 def _check_kind(declared: tree.Variable) -> None:
@@ -326,7 +331,7 @@ def _put_bytes(initial: _Initial, declared: tree.Variable, value: tree.ValueList
     if type_.bytes != 1 or type_.is_float:
         return False
     try:
-        data = bytes([one.value for one in value.elements if type(one) is tree.Integer])
+        data = bytes([element.value for element in value.elements if type(element) is tree.Integer])
     except ValueError:  # a number above 255, or a negative one
         return False
     if len(data) < len(value.elements):

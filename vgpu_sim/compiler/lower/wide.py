@@ -72,7 +72,7 @@ def _low(context: Context, operand: tree.Operand, whole: list[tree.Name]) -> tre
     """Return the operand, or its elements, with low halves for registers of 128 bits."""
     if isinstance(operand, tree.Vector):
         return replace(
-            operand, elements=tuple(_low(context, one, whole) for one in operand.elements)
+            operand, elements=tuple(_low(context, element, whole) for element in operand.elements)
         )
     if not context.is_wide(operand):
         return operand

@@ -62,18 +62,18 @@ class Cursor:
             raise self.error(f"expected {text!r}")
         return self.advance()
 
-    def expect_kind(self, kind: Kind, what: str) -> Token:
+    def expect_kind(self, kind: Kind, description: str) -> Token:
         """Advance past a token of ``kind``, which must be next; return it.
 
-        ``what`` describes the expected token in the error.
+        ``description`` describes the expected token in the error.
         """
         if self.current.kind is not kind:
-            raise self.error(f"expected {what}")
+            raise self.error(f"expected {description}")
         return self.advance()
 
     def error(self, message: str, token: Token | None = None) -> PtxSyntaxError:
         """Return an error at ``token`` (by default the current one), including the token's text."""
         at = token or self.current
-        shown = at.text[:_MAX_SHOWN_CHARACTERS]
-        found = "the end of the file" if at.kind is Kind.END else repr(shown)
-        return PtxSyntaxError(at.line, at.column, f"{message}, found {found}")
+        excerpt = at.text[:_MAX_SHOWN_CHARACTERS]
+        token_text = "the end of the file" if at.kind is Kind.END else repr(excerpt)
+        return PtxSyntaxError(at.line, at.column, f"{message}, found {token_text}")

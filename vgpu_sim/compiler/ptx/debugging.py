@@ -13,8 +13,8 @@ _DATA = frozenset({Kind.NAME, Kind.DOTTED, Kind.INTEGER, Kind.FLOAT, Kind.FLOAT_
 _DATA_PUNCTUATION = frozenset({",", ":", "+", "-"})
 
 
-def _parse_number(cursor: Cursor, what: str) -> int:
-    return parse_plain_integer(cursor, cursor.expect_kind(Kind.INTEGER, what))
+def _parse_number(cursor: Cursor, description: str) -> int:
+    return parse_plain_integer(cursor, cursor.expect_kind(Kind.INTEGER, description))
 
 
 def parse_file(cursor: Cursor) -> tree.File:
@@ -46,7 +46,9 @@ def parse_intermediate_location(cursor: Cursor) -> tree.Location:
     language.
     """
     start = cursor.expect(".loc_intermediate")
-    numbers = [_parse_number(cursor, what) for what in ("a file index", "a line", "a column")]
+    numbers = [
+        _parse_number(cursor, description) for description in ("a file index", "a line", "a column")
+    ]
     return tree.Location(start.line, start.column, *numbers)
 
 
@@ -77,8 +79,8 @@ def _parse_inlining(cursor: Cursor) -> None:
         if cursor.accept("+"):
             _parse_number(cursor, "an offset")
     elif word.text == "inlined_at":
-        for what in ("a file index", "a line", "a column"):
-            _parse_number(cursor, what)
+        for description in ("a file index", "a line", "a column"):
+            _parse_number(cursor, description)
     else:
         raise cursor.error("expected 'function_name' or 'inlined_at'", word)
 

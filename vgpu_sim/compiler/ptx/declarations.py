@@ -15,39 +15,37 @@ LINKAGES = {linkage.value: linkage for linkage in tree.Linkage if linkage.value}
 TYPES = frozenset(
     "." + name
     for name in (
-        *[
-            "b8",
-            "b16",
-            "b32",
-            "b64",
-            "b128",
-            "u8",
-            "u16",
-            "u32",
-            "u64",
-            "s8",
-            "s16",
-            "s32",
-            "s64",
-            "pred",
-        ],
-        *[
-            "f16",
-            "f16x2",
-            "f32",
-            "f32x2",
-            "f64",
-            "bf16",
-            "bf16x2",
-            "tf32",
-            "e4m3",
-            "e5m2",
-            "u8x4",
-            "s8x4",
-            "u16x2",
-            "s16x2",
-        ],
-        *["texref", "samplerref", "surfref"],
+        "b8",
+        "b16",
+        "b32",
+        "b64",
+        "b128",
+        "u8",
+        "u16",
+        "u32",
+        "u64",
+        "s8",
+        "s16",
+        "s32",
+        "s64",
+        "pred",
+        "f16",
+        "f16x2",
+        "f32",
+        "f32x2",
+        "f64",
+        "bf16",
+        "bf16x2",
+        "tf32",
+        "e4m3",
+        "e5m2",
+        "u8x4",
+        "s8x4",
+        "u16x2",
+        "s16x2",
+        "texref",
+        "samplerref",
+        "surfref",
     )
 )
 _BYTES = tuple(tree.Integer(value) for value in range(256))
@@ -160,25 +158,25 @@ def parse_parameters(cursor: Cursor) -> tuple[tree.Variable, ...]:
 
 
 def _parse_specifiers(cursor: Cursor) -> _Specifiers:
-    found = _Specifiers()
+    specifiers = _Specifiers()
     while cursor.current.kind is Kind.DOTTED:
         word = cursor.current.text
-        if word in TYPES and not found.type:
-            found.type = cursor.advance().text
-        elif word in _VECTORS and not found.vector:
-            found.vector = cursor.advance().text
-        elif word == ".align" and found.align is None:
+        if word in TYPES and not specifiers.type:
+            specifiers.type = cursor.advance().text
+        elif word in _VECTORS and not specifiers.vector:
+            specifiers.vector = cursor.advance().text
+        elif word == ".align" and specifiers.align is None:
             cursor.advance()
-            found.align = _parse_alignment(cursor)
+            specifiers.align = _parse_alignment(cursor)
         elif word == ".attribute":
-            found.attributes += parse_attributes(cursor)
-        elif word == ".ptr" and found.pointer is None:
-            found.pointer = _parse_pointer(cursor)
+            specifiers.attributes += parse_attributes(cursor)
+        elif word == ".ptr" and specifiers.pointer is None:
+            specifiers.pointer = _parse_pointer(cursor)
         else:
             raise cursor.error("unknown type or specifier")
-    if not found.type:
+    if not specifiers.type:
         raise cursor.error("expected a type")
-    return found
+    return specifiers
 
 
 def _parse_alignment(cursor: Cursor) -> int:

@@ -18,8 +18,8 @@ def _keep(name: str) -> str:
 
 def parse_fragment(text: str, rename: Callable[[str], str] = _keep) -> tree.Module:
     """Parse PTX of the compiler's own; ``rename`` returns the name to use instead of a name."""
-    found: tree.Module = _rewrite(parse(text), rename)
-    return found
+    module: tree.Module = _rewrite(parse(text), rename)
+    return module
 
 
 def _rewrite(node: Any, rename: Callable[[str], str]) -> Any:

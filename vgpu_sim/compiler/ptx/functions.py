@@ -45,9 +45,9 @@ def parse_directives(cursor: Cursor) -> tuple[tree.Directive, ...]:
         if start.text not in _ARGUMENTS:
             raise cursor.error("unknown directive of a function")
         cursor.advance()
-        least, most = _ARGUMENTS[start.text]
-        arguments = _parse_numbers(cursor) if most else []
-        if not least <= len(arguments) <= most:
+        minimum, maximum = _ARGUMENTS[start.text]
+        arguments = _parse_numbers(cursor) if maximum else []
+        if not minimum <= len(arguments) <= maximum:
             raise cursor.error(f"{start.text} has a wrong number of arguments", start)
         directives.append(tree.Directive(start.line, start.column, start.text, tuple(arguments)))
     return tuple(directives)

@@ -83,24 +83,24 @@ def _index(text: bytes) -> KernelIndex:
     parts: list[Part] = []
     begin = at = _skip_blanks(text, 0)  # the statements from ``begin`` on are one part
     while at < len(text):
-        found = _KERNEL.match(text, at) or _FUNCTION.match(text, at)
-        if found is None:
+        match = _KERNEL.match(text, at) or _FUNCTION.match(text, at)
+        if match is None:
             at = _skip_blanks(text, _skip_item(text, at))
             continue
-        end = _skip_block(text, found.end())
-        if found.re is _FUNCTION and any(text.find(s, at, end) >= 0 for s in _FILE_SPACES):
+        end = _skip_block(text, match.end())
+        if match.re is _FUNCTION and any(text.find(s, at, end) >= 0 for s in _FILE_SPACES):
             at = _skip_blanks(text, end)
             continue
         if len(kernels) + len(parts) > limits.MAX_INDEXED:
             raise _NoIndexError
         if begin < at:
             parts.append(Part(begin, at))
-        if found.re is _FUNCTION:
-            parts.append(Part(at, end, found.end() - 1))
-        elif found[1].decode() in kernels:
+        if match.re is _FUNCTION:
+            parts.append(Part(at, end, match.end() - 1))
+        elif match[1].decode() in kernels:
             raise _NoIndexError
         else:
-            kernels[found[1].decode()] = Span(at, end)
+            kernels[match[1].decode()] = Span(at, end)
         begin = at = _skip_blanks(text, end)
     if begin < at:
         parts.append(Part(begin, at))

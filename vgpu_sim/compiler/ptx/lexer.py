@@ -118,7 +118,7 @@ def tokenize(source: str, place: Place = START) -> Iterator[Token]:
         )
     new, kind_of = tuple.__new__, _KINDS.get
     line, before_line = place.line, -1  # the newline before the line counts as part of it
-    before = place.offset
+    base_offset = place.offset
     end = 0
     for match in _TOKEN.finditer(source):
         group = match.lastindex or 0
@@ -128,20 +128,22 @@ def tokenize(source: str, place: Place = START) -> Iterator[Token]:
             if end - start > _SHORT and end - start > _LENGTH_LIMITS.get(kind, _NO_LIMIT):
                 raise PtxSyntaxError(line, start - before_line, "token is too long")
             # Equivalent to Token(), in half the time: most of a file passes here.
-            yield new(Token, (kind, match[group], line, start - before_line, start + before))
+            yield new(Token, (kind, match[group], line, start - before_line, start + base_offset))
         elif group == _NEWLINE:
             line += 1
             before_line = start
         elif group in (_COMMENT, _NUMBERS):
             if group == _NUMBERS:
-                yield Token(Kind.NUMBERS, match[group], line, start - before_line, start + before)
+                yield Token(
+                    Kind.NUMBERS, match[group], line, start - before_line, start + base_offset
+                )
             newlines = source.count("\n", start, end)
             if newlines:
                 line += newlines
                 before_line = source.rindex("\n", start, end)
         elif start < end:
             raise PtxSyntaxError(line, start - before_line, _explain(source, start))
-    yield Token(Kind.END, "", line, end - before_line, end + before)
+    yield Token(Kind.END, "", line, end - before_line, end + base_offset)
 
 
 def _explain(source: str, position: int) -> str:

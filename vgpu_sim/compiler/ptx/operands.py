@@ -94,17 +94,17 @@ def _enter(cursor: Cursor) -> None:
         raise cursor.error(f"operands nest deeper than {limits.MAX_EXPRESSION_DEPTH}")
 
 
-def parse_integer(cursor: Cursor, what: str = "an integer constant") -> int:
+def parse_integer(cursor: Cursor, description: str = "an integer constant") -> int:
     """Parse a constant expression that must be an integer.
 
     Raises:
-        PtxSyntaxError: the expression is not an integer. ``what`` names the expected thing in the
-            message.
+        PtxSyntaxError: the expression is not an integer. ``description`` names the expected thing
+            in the message.
     """
     token = cursor.current
     value = parse_expression(cursor)
     if not isinstance(value, tree.Integer):
-        raise cursor.error(f"expected {what}", token)
+        raise cursor.error(f"expected {description}", token)
     return value.value
 
 
@@ -121,8 +121,8 @@ def parse_expression(cursor: Cursor, *, stop_at_bar: bool = False) -> tree.Opera
             raise cursor.error("expected a constant before '?'", question)
         chosen = parse_expression(cursor)
         cursor.expect(":")
-        other = parse_expression(cursor)
-        condition = chosen if condition.value else other
+        alternative = parse_expression(cursor)
+        condition = chosen if condition.value else alternative
     cursor.depth -= 1
     return condition
 

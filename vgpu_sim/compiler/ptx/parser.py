@@ -122,10 +122,10 @@ def parse_function(source: str, place: Place, version: tuple[int, int]) -> tree.
     cursor.version = version
     contents = _Contents(targets=[tree.Target(place.line, 1, ())])
     _parse_all_items(cursor, contents)
-    found = [*contents.functions, *contents.variables]
-    if len(found) != 1 or not isinstance(found[0], tree.Function):
+    items = [*contents.functions, *contents.variables]
+    if len(items) != 1 or not isinstance(items[0], tree.Function):
         raise PtxSyntaxError(place.line, 1, "expected one function")
-    return found[0]
+    return items[0]
 
 
 def _parse_all_items(cursor: Cursor, contents: _Contents) -> None:

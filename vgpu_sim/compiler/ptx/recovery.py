@@ -13,8 +13,18 @@ MAX_ERRORS = 1000
 _BEHIND_OPERANDS = frozenset({",", ";"})
 _MODULE_WORDS = frozenset(
     {
-        *(".visible", ".extern", ".weak", ".common", ".entry", ".func", ".global", ".const"),
-        *(".file", ".section", ".alias", ".pragma"),
+        ".visible",
+        ".extern",
+        ".weak",
+        ".common",
+        ".entry",
+        ".func",
+        ".global",
+        ".const",
+        ".file",
+        ".section",
+        ".alias",
+        ".pragma",
     }
 )
 
@@ -72,12 +82,14 @@ def combine_errors(cursor: Cursor, last: PtxSyntaxError | None = None) -> PtxSyn
 
     ``last`` is the error that ended parsing, if there was one.
     """
-    found = list(cursor.errors)
-    if last is not None and last not in found:
-        found.append(last)
-    first, *others = found
-    more = tuple(Diagnostic(one.line, one.column, one.message) for one in others)
-    return PtxSyntaxError(first.line, first.column, first.message, others=more)
+    errors = list(cursor.errors)
+    if last is not None and last not in errors:
+        errors.append(last)
+    first, *later_errors = errors
+    later_diagnostics = tuple(
+        Diagnostic(error.line, error.column, error.message) for error in later_errors
+    )
+    return PtxSyntaxError(first.line, first.column, first.message, others=later_diagnostics)
 
 
 def _record(cursor: Cursor, error: PtxSyntaxError) -> None:

@@ -94,9 +94,9 @@ def _parse_instruction(cursor: Cursor) -> tree.Instruction:
 
 
 def _check_spelling(opcode: Token, modifiers: tuple[str, ...], dotted: list[Token]) -> None:
-    found = grammar.first_error(opcode.text, modifiers)
-    if found is not None:
-        index, message = found
+    mismatch = grammar.first_error(opcode.text, modifiers)
+    if mismatch is not None:
+        index, message = mismatch
         at = opcode if index < 0 or not dotted else dotted[min(index, len(dotted) - 1)]
         raise PtxSyntaxError(at.line, at.column, message)
 

@@ -33,8 +33,13 @@ def fault(
     missing.
     """
     lane = int(np.flatnonzero(mask)[int((accessed == np.uint64(bad)).argmax())])
-    place = warp.block_of(lane), instruction.space, warp.thread_of(lane)
-    return AddressFault(bad, warp.word, *place)
+    return AddressFault(
+        address=bad,
+        word=warp.word,
+        block=warp.block_of(lane),
+        space=instruction.space,
+        thread=warp.thread_of(lane),
+    )
 
 
 def check_alignment(
@@ -50,5 +55,11 @@ def check_alignment(
     if bad.any():
         place = int(bad.argmax())
         lane = int(np.flatnonzero(mask)[place])
-        where = warp.block_of(lane), instruction.space, warp.thread_of(lane)
-        raise MisalignedFault(int(first[place]), size, warp.word, *where)
+        raise MisalignedFault(
+            address=int(first[place]),
+            size=size,
+            word=warp.word,
+            block=warp.block_of(lane),
+            space=instruction.space,
+            thread=warp.thread_of(lane),
+        )

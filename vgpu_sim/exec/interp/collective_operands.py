@@ -34,11 +34,11 @@ class CollectiveOperands:
         numbers = tuple(number[at] for number in self.numbers)
         return CollectiveOperands(numbers, self.flag[at], self.first + row)
 
-    def replace_lanes(self, other: "CollectiveOperands", lanes: Mask) -> "CollectiveOperands":
-        """Return a copy of these operands in which those of ``lanes`` are taken from ``other``."""
-        pairs = zip(other.numbers, self.numbers, strict=True)
+    def replace_lanes(self, source: "CollectiveOperands", lanes: Mask) -> "CollectiveOperands":
+        """Return a copy of these operands in which those of ``lanes`` are taken from ``source``."""
+        pairs = zip(source.numbers, self.numbers, strict=True)
         numbers = tuple(np.where(lanes, new, old) for new, old in pairs)
-        return CollectiveOperands(numbers, np.where(lanes, other.flag, self.flag), self.first)
+        return CollectiveOperands(numbers, np.where(lanes, source.flag, self.flag), self.first)
 
 
 def pack_lane_bits(rows: Mask) -> U32:

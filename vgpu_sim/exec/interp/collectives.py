@@ -37,11 +37,11 @@ def _gather(lanes: Lanes, instruction: Instruction) -> CollectiveOperands:
 
 
 def _collect(
-    lanes: Lanes, instruction: Instruction, given: CollectiveOperands, together: U32
+    lanes: Lanes, instruction: Instruction, operands: CollectiveOperands, together: U32
 ) -> Results:
     if instruction.op.family is Family.MATRIX:
-        return matrix.compute_results(lanes, instruction, given, together)
-    return warp.compute_results(instruction, given, together)
+        return matrix.compute_results(lanes, instruction, operands, together)
+    return warp.compute_results(instruction, operands, together)
 
 
 def _scatter(lanes: Lanes, instruction: Instruction, results: Results, mask: Mask) -> None:
@@ -60,8 +60,8 @@ def perform(lanes: Lanes, instruction: Instruction, together: U32, mask: Mask) -
     ``instruction``.
     """
     together = np.where(mask.reshape(-1, WARP_LANES), together, np.uint32(0))
-    given = _gather(lanes, instruction)
-    _scatter(lanes, instruction, _collect(lanes, instruction, given, together), mask)
+    operands = _gather(lanes, instruction)
+    _scatter(lanes, instruction, _collect(lanes, instruction, operands, together), mask)
 
 
 def perform_divergent(lanes: Lanes, words: Sequence[int], masks: Sequence[Mask], warp: int) -> None:
@@ -71,11 +71,11 @@ def perform_divergent(lanes: Lanes, words: Sequence[int], masks: Sequence[Mask],
     lanes that are at it.
     """
     code = [lanes.launch.function.code[word] for word in words]
-    here = [mask.reshape(-1, WARP_LANES)[warp : warp + 1] for mask in masks]
+    arrived = [mask.reshape(-1, WARP_LANES)[warp : warp + 1] for mask in masks]
     merged = _gather(lanes, code[0]).row(warp)
-    for instruction, some in zip(code[1:], here[1:], strict=True):
-        merged = merged.replace_lanes(_gather(lanes, instruction).row(warp), some)
-    present = np.any(here, axis=0)
+    for instruction, arrived_lanes in zip(code[1:], arrived[1:], strict=True):
+        merged = merged.replace_lanes(_gather(lanes, instruction).row(warp), arrived_lanes)
+    present = np.any(arrived, axis=0)
     together = np.where(present, pack_lane_bits(present)[:, None], np.uint32(0))
     results = _collect(lanes, code[0], merged, together)
     shape = (lanes.lanes // WARP_LANES, WARP_LANES)

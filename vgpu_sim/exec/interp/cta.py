@@ -193,8 +193,8 @@ class ResidentBlocks(Lanes):
         return np.unpackbits(rows.view(np.uint8), bitorder="little").view(np.bool_)
 
     def _go_on(self, paths: Iterable[Path]) -> None:
-        for one in paths:
-            path = one.reconverge()
+        for moved_path in paths:
+            path = moved_path.reconverge()
             if path is None:
                 continue
             if path.above:
@@ -226,10 +226,10 @@ class ResidentBlocks(Lanes):
         target = instruction.target
         if target is None:
             raise TypeError("a branch has no target")
-        taken, word = _rows(allowed), self.word
+        taken_lanes, word = _rows(allowed), self.word
         meet = self.launch.reconvergence[word]
         for path in paths:
-            self._go_on(path.split(taken[path.warp] & path.lanes, target, word + 1, meet))
+            self._go_on(path.split(taken_lanes[path.warp] & path.lanes, target, word + 1, meet))
 
     def _end(self, paths: list[Path], allowed: Mask) -> None:
         ended = _rows(allowed)
@@ -336,8 +336,8 @@ class ResidentBlocks(Lanes):
         rows = allowed.reshape(-1, WARP_LANES)
         apart = len({path.warp for path in paths}) < len(paths)  # a warp has two paths here
         if instruction.op is Op.ACTIVEMASK:
-            for some in self._companies(paths) if apart else [paths]:
-                mask = allowed & self._mask(some)
+            for company in self._companies(paths) if apart else [paths]:
+                mask = allowed & self._mask(company)
                 SEMANTICS[instruction.op](self, instruction, mask)
             return self._go_behind(paths)
         members, live = collectives.members(self, instruction), self._live_rows()
@@ -364,11 +364,11 @@ class ResidentBlocks(Lanes):
         warps: dict[int, list[Path]] = {}
         for path in paths:
             warps.setdefault(path.warp, []).append(path)
-        found = []
+        companies = []
         for warp, own in warps.items():
             whole = sum(path.lanes for path in own) == self._live[warp // self._warps][warp]
-            found += [own] if whole else [[path] for path in own]
-        return found
+            companies += [own] if whole else [[path] for path in own]
+        return companies
 
     def _wait_for(self, instruction: Instruction, path: Path, lanes: int, named: list[int]) -> None:
         """Suspend ``lanes`` of a path until the lanes that they name arrive; the others
@@ -383,8 +383,10 @@ class ResidentBlocks(Lanes):
             wrong = describe_misuse(part.lanes, named)
             if wrong:
                 raise self._fault(wrong, part)
-            for some, members in split_by_mask(part, named):
-                for together in self._gatherings[slot].arrive(some, kind_of(instruction), members):
+            for arrivals, members in split_by_mask(part, named):
+                for together in self._gatherings[slot].arrive(
+                    arrivals, kind_of(instruction), members
+                ):
                     self._take_part(together)
 
     def _go_behind(self, paths: list[Path]) -> None:
@@ -426,10 +428,10 @@ class ResidentBlocks(Lanes):
             assert first is not None
             raise self._fault(f"no thread of the block can make progress: {parts}", first)
 
-    def _fault(self, what: str, path: Path) -> BarrierFault:
+    def _fault(self, description: str, path: Path) -> BarrierFault:
         first = (path.lanes & -path.lanes).bit_length() - 1
         lane = path.warp * WARP_LANES + max(first, 0)
-        return BarrierFault(what, path.pc, self.block_of(lane), self.thread_of(lane))
+        return BarrierFault(description, path.pc, self.block_of(lane), self.thread_of(lane))
 
 
 def _rows(mask: Mask) -> list[int]:
@@ -447,8 +449,8 @@ def _run_ends(launch: InterpretedLaunch) -> frozenset[int]:
     """Return the instructions that end a run: branch targets, and those at which lanes may wait."""
     code = launch.function.code
     targets = {i.target for i in code if i.target is not None}
-    after = {word + 1 for word, i in enumerate(code) if _ends_run(i)}
-    return frozenset(targets | after)
+    followers = {word + 1 for word, i in enumerate(code) if _ends_run(i)}
+    return frozenset(targets | followers)
 
 
 def _ends_run(instruction: Instruction) -> bool:

@@ -140,7 +140,7 @@ def _run_blocks(launch: InterpretedLaunch, slots: int, pause: Callable[[], None]
         slots = min(slots, _SLOTS_OF_CANCELLERS)  # so that there is something to cancel
     slots = max(together, slots - slots % together)
     cells = slots * launch.warps_per_block * WARP_LANES * len(launch.function.register_bits)
-    most = min(
+    group_limit = min(
         _MAX_REGISTER_CELLS // max(1, cells),
         _MAX_SHARED_BYTES // max(1, slots * launch.mapped_bytes),
         4
@@ -152,10 +152,10 @@ def _run_blocks(launch: InterpretedLaunch, slots: int, pause: Callable[[], None]
     patience = _PATIENCE_ROUNDS
     with np.errstate(all="ignore"):
         while resident:
-            ended = sum(some.run_round() for some in resident)
-            resident = [some for some in resident if not some.done]
+            ended = sum(blocks_group.run_round() for blocks_group in resident)
+            resident = [blocks_group for blocks_group in resident if not blocks_group.done]
             pause()
             patience = _PATIENCE_ROUNDS if ended else patience - 1
-            if patience == 0 and len(resident) < most:
+            if patience == 0 and len(resident) < group_limit:
                 resident.append(ResidentBlocks(launch, blocks, slots))
                 patience = _PATIENCE_ROUNDS

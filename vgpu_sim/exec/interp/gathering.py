@@ -79,19 +79,23 @@ def _lanes(paths: list[Path]) -> int:
     return sum(path.lanes for path in paths)
 
 
-def complete_collectives(members: NDArray[np.uint32], live: NDArray[np.uint32], here: Mask) -> Mask:
+def complete_collectives(
+    members: NDArray[np.uint32], live: NDArray[np.uint32], arrived: Mask
+) -> Mask:
     """Return the warps whose collectives are complete.
 
     A collective is complete if all live lanes that it names have arrived and name the same lanes.
-    ``here`` marks the lanes that have arrived, and ``members`` holds the mask that each lane
+    ``arrived`` marks the lanes that have arrived, and ``members`` holds the mask that each lane
     names; both are rows of 32 lanes. ``live`` has a bit mask for each row.
     """
     if (members == members[:1, :1]).all():
-        same = pack_lane_bits(here)[:, None]
+        agreeing = pack_lane_bits(arrived)[:, None]
     else:
-        same = pack_lane_bits((members[:, :, None] == members[:, None, :]) & here[:, None, :])
+        agreeing = pack_lane_bits(
+            (members[:, :, None] == members[:, None, :]) & arrived[:, None, :]
+        )
     itself = members >> np.arange(WARP_LANES, dtype=np.uint32) & 1 != 0
-    complete: Mask = ((itself & (same == members & live[:, None])) | ~here).all(axis=1)
+    complete: Mask = ((itself & (agreeing == members & live[:, None])) | ~arrived).all(axis=1)
     return complete
 
 
@@ -100,13 +104,13 @@ def describe_misuse(lanes: int, named: list[int]) -> str:
 
     The text is empty if they are valid.
     """
-    here = [lane for lane in range(WARP_LANES) if lanes >> lane & 1]
-    for lane in here:
+    arrived = [lane for lane in range(WARP_LANES) if lanes >> lane & 1]
+    for lane in arrived:
         if not named[lane] >> lane & 1:
             return f"lane {lane} is not in the member mask {named[lane]:#010x} that it names"
-        for other in here:
-            if named[lane] >> other & 1 and named[other] != named[lane]:
-                return f"lanes {lane} and {other} name different member masks"
+        for partner in arrived:
+            if named[lane] >> partner & 1 and named[partner] != named[lane]:
+                return f"lanes {lane} and {partner} name different member masks"
     return ""
 
 
@@ -115,11 +119,11 @@ def split_by_mask(path: Path, named: list[int]) -> Iterator[tuple[Path, int]]:
 
     Yield each part with its mask. The parts rejoin at the next instruction.
     """
-    rest: tuple[Path, ...] = (path,)
-    while rest:
-        first, word = rest[0], rest[0].pc
+    pending: tuple[Path, ...] = (path,)
+    while pending:
+        first, word = pending[0], pending[0].pc
         members = named[(first.lanes & -first.lanes).bit_length() - 1]
-        same = sum(1 << lane for lane in range(WARP_LANES) if named[lane] == members)
-        part, *others = first.split(first.lanes & same, word, word, word + 1)
-        rest = tuple(others)
+        agreeing = sum(1 << lane for lane in range(WARP_LANES) if named[lane] == members)
+        part, *remaining_parts = first.split(first.lanes & agreeing, word, word, word + 1)
+        pending = tuple(remaining_parts)
         yield part, members

@@ -34,8 +34,8 @@ class Path:
         Return the paths that replace this one. A returned path may already be at its
         reconvergence point.
         """
-        others = self.lanes & ~chosen
-        if not chosen or not others:
+        other_lanes = self.lanes & ~chosen
+        if not chosen or not other_lanes:
             self.pc = pc if chosen else other_pc
             return (self,)
         if meet == self.reconvergence:
@@ -50,7 +50,7 @@ class Path:
             below = self
         return (
             Path(self.warp, pc, chosen, meet, below),
-            Path(self.warp, other_pc, others, meet, below),
+            Path(self.warp, other_pc, other_lanes, meet, below),
         )
 
     def end(self, ended: int) -> None:

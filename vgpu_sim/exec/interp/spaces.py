@@ -163,7 +163,7 @@ class Spaces:
         """Return the shared memory of the block of a lane, or of its pair, which may be written."""
         owner = lane // self._lanes_per_block
         owners = self._shared.pair(owner) if pair else (owner,)
-        return [self._shared.part(one) for one in owners]
+        return [self._shared.part(block) for block in owners]
 
     def load(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
         """Return the zero-extended value at each address, one for each active lane of ``mask``.
@@ -218,7 +218,7 @@ class Spaces:
         With each memory, yield which of the addresses refer to it, and their owners if it is
         private.
         """
-        rest = np.full(len(addresses), True)
+        global_part = np.full(len(addresses), True)
         for private in (self._shared, self._local):
             if space is private.space:
                 yield slice(None), private, self._owners(private, mask)
@@ -227,11 +227,11 @@ class Spaces:
                 inside = addresses >> _UPPER == private.upper
                 if inside.any():
                     yield inside, private, self._owners(private, mask)[inside]
-                    rest &= ~inside
-        if rest.all():
+                    global_part &= ~inside
+        if global_part.all():
             yield slice(None), None, _NO_OWNERS
-        elif rest.any():
-            yield rest, None, _NO_OWNERS
+        elif global_part.any():
+            yield global_part, None, _NO_OWNERS
 
     def _owners(self, private: Private, mask: Mask) -> NDArray[np.int64]:
         lanes = np.flatnonzero(mask)

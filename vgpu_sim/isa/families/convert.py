@@ -50,8 +50,8 @@ def _clamps(to: DataType, source: DataType) -> tuple[bool, bool]:
         return True, True
     if to is DataType.UE8M0:
         return False, True
-    both = to in _SMALL and source in (DataType.F32, *MINIFLOATS)
-    return both, both
+    is_small_pair = to in _SMALL and source in (DataType.F32, *MINIFLOATS)
+    return is_small_pair, is_small_pair
 
 
 def _errors(instruction: Instruction, function: Function) -> Iterator[str]:

@@ -34,9 +34,9 @@ _DISPLACEMENT = number("displacement", 96, 32, signed=True)
 def _errors(instruction: Instruction, function: Function) -> Iterator[str]:
     name, space, vector = instruction.op.name, instruction.space, instruction.vector
     wide = space in (Space.GLOBAL, Space.GENERIC)
-    most = MAXIMUM_GLOBAL_VECTOR_BYTES if wide else MAXIMUM_VECTOR_BYTES
-    if vector * instruction.type.bits > most * 8:
-        yield f"{vector} times {instruction.type.name} is more than {most} bytes"
+    limit_bytes = MAXIMUM_GLOBAL_VECTOR_BYTES if wide else MAXIMUM_VECTOR_BYTES
+    if vector * instruction.type.bits > limit_bytes * 8:
+        yield f"{vector} times {instruction.type.name} is more than {limit_bytes} bytes"
     if instruction.volatile and space in _NEVER_VOLATILE:
         yield f"{name}.{space.name} cannot be VOLATILE"
     if instruction.read_only and space not in _READ_ONLY:

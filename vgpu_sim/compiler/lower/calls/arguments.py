@@ -18,8 +18,8 @@ def find_param_variable(context: Context, operand: tree.Operand) -> LocalVariabl
     """Return the caller's ``.param`` variable that an operand names."""
     if not isinstance(operand, tree.Name):
         return None
-    found = context.scope.find(operand.text)
-    return found[1] if found is not None and isinstance(found[1], LocalVariable) else None
+    binding = context.scope.find(operand.text)
+    return binding[1] if binding is not None and isinstance(binding[1], LocalVariable) else None
 
 
 def check_size(formal: tree.Variable, variable: LocalVariable, actual: tree.Operand) -> None:

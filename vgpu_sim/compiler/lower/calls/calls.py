@@ -70,23 +70,23 @@ def _missing(name: str) -> str:
 
 
 def _parts(operands: Sequence[tree.Operand]) -> _Call:
-    rest = list(operands)
-    returns = _list(rest)
-    target = rest.pop(0) if rest else None
+    remaining_operands = list(operands)
+    returns = _list(remaining_operands)
+    target = remaining_operands.pop(0) if remaining_operands else None
     if not isinstance(target, tree.Name):
         raise Invalid("expected the name of a function, or a register")
-    arguments = _list(rest)
-    prototype = rest.pop(0) if rest else None
-    if rest or not (prototype is None or isinstance(prototype, tree.Name)):
+    arguments = _list(remaining_operands)
+    prototype = remaining_operands.pop(0) if remaining_operands else None
+    if remaining_operands or not (prototype is None or isinstance(prototype, tree.Name)):
         raise Invalid("expected (results), function, (arguments), prototype")
     return _Call(returns, target, arguments, prototype)
 
 
-def _list(rest: list[tree.Operand]) -> tuple[tree.Operand, ...]:
+def _list(remaining_operands: list[tree.Operand]) -> tuple[tree.Operand, ...]:
     """Split a list of arguments or results off the front, if there is one."""
-    if not rest or not isinstance(rest[0], tree.Arguments):
+    if not remaining_operands or not isinstance(remaining_operands[0], tree.Arguments):
         return ()
-    first = rest.pop(0)
+    first = remaining_operands.pop(0)
     return first.elements if isinstance(first, tree.Arguments) else ()
 
 
@@ -107,13 +107,13 @@ def _check_counts(
     returns: Sequence[tree.Variable],
     parameters: Sequence[tree.Variable],
 ) -> None:
-    for given, wanted, what in (
+    for actuals, formals, kind in (
         (call.returns, returns, "results"),
         (call.arguments, parameters, "arguments"),
     ):
-        if len(given) != len(wanted):
+        if len(actuals) != len(formals):
             raise Invalid(
-                f"{name!r} has {len(wanted)} {what}, but the call has {len(given)}", call.target
+                f"{name!r} has {len(formals)} {kind}, but the call has {len(actuals)}", call.target
             )
 
 
@@ -124,10 +124,10 @@ def _in_line(context: Context, call: _Call, function: tree.Function) -> None:
     inner = context.for_callee(function, Frame("", context.frame.pointer))
     context.frame.inner.append(inner.frame)
     builder = context.builder
-    taken = {operand.text for operand in call.returns if isinstance(operand, tree.Name)}
+    result_names = {operand.text for operand in call.returns if isinstance(operand, tree.Name)}
     for formal, actual in zip(function.parameters, call.arguments, strict=True):
         variable = arguments.find_param_variable(context, actual)
-        shared = isinstance(actual, tree.Name) and actual.text in taken
+        shared = isinstance(actual, tree.Name) and actual.text in result_names
         if variable is not None and formal.space is tree.Space.PARAM and not shared:
             arguments.check_size(formal, variable, actual)
             inner.scope.declare(formal.name, variable, formal)
@@ -166,7 +166,7 @@ def _in_line(context: Context, call: _Call, function: tree.Function) -> None:
 
 def _jump(context: Context, call: _Call, function: tree.Function) -> None:
     builder, program = context.builder, context.program
-    given = [
+    actuals = [
         arguments.evaluate_argument(context, formal, actual)
         for formal, actual in zip(function.parameters, call.arguments, strict=True)
     ]
@@ -175,7 +175,7 @@ def _jump(context: Context, call: _Call, function: tree.Function) -> None:
     number = program.next_call() if keeps else 0
     if keeps:
         builder.mark(Mark(builder.owner, number, saves=True))
-    for value, place in zip(given, body.inputs, strict=True):
+    for value, place in zip(actuals, body.inputs, strict=True):
         arguments.copy(context, place, value)
     jump_to(context, body)
     if keeps:
@@ -233,13 +233,13 @@ def _lower_body(context: Context, body: Body) -> None:
     frame = program.new_frame(pointer)
     inner = context.for_callee(function, frame)
     inner.recursive = recursive
-    before: Register | None = pointer
+    saved_pointer: Register | None = pointer
     assert function.body is not None
-    if before is None and program.graph.moves_stack(function.body):
-        before = builder.new_register(32)
-    if before is not None:
+    if saved_pointer is None and program.graph.moves_stack(function.body):
+        saved_pointer = builder.new_register(32)
+    if saved_pointer is not None:
         stack = program.stack.pointer
-        builder.emit(Op.MOV, type=DataType.B32, dsts=(before,), srcs=(stack,))
+        builder.emit(Op.MOV, type=DataType.B32, dsts=(saved_pointer,), srcs=(stack,))
     if recursive:
         builder.append(program.stack.grow(frame.size_symbol()))
     body.own_site = builder.new_register(32)
@@ -257,8 +257,8 @@ def _lower_body(context: Context, body: Body) -> None:
     builder.place(inner.leave)
     for value, place in zip(results, body.outputs, strict=True):
         arguments.copy(inner, place, value)
-    if before is not None:
-        program.stack.set_pointer(before)
+    if saved_pointer is not None:
+        program.stack.set_pointer(saved_pointer)
     builder.emit_branch(body.exit, uniform=False)
 
 
@@ -270,18 +270,18 @@ def _indirect(context: Context, call: _Call) -> None:
     target = values.source(context, call.target, DataType.B64)
     address = builder.new_register(64)
     builder.emit(Op.MOV, type=DataType.B64, dsts=(address,), srcs=(target,))
-    done = LabelTarget("done")
+    end = LabelTarget("done")
     for function in _candidates(context, call):
-        other, onward = builder.new_predicate(), LabelTarget("onward")
+        is_other, onward = builder.new_predicate(), LabelTarget("onward")
         where = Literal(graph.address(function))
-        emit_comparison(builder, other, Compare.NE, address, where, DataType.U64)
-        with builder.use_guard(Guard(other)):
+        emit_comparison(builder, is_other, Compare.NE, address, where, DataType.U64)
+        with builder.use_guard(Guard(is_other)):
             builder.emit_branch(onward, uniform=False)
         _direct(context, call, function)
-        builder.emit_branch(done, uniform=False)
+        builder.emit_branch(end, uniform=False)
         builder.place(onward)
     builder.emit(Op.TRAP, cause=TrapCause.FUNCTION)
-    builder.place(done)
+    builder.place(end)
 
 
 def _candidates(context: Context, call: _Call) -> list[tree.Function]:
@@ -297,14 +297,16 @@ def _candidates(context: Context, call: _Call) -> list[tree.Function]:
         case tree.CallPrototype():
             _check_counts(call, call.prototype.text, declared.returns, declared.parameters)
             signature = _signature(declared.returns, declared.parameters)
-            found = [graph.functions[name] for name in graph.addressed]
+            functions = [graph.functions[name] for name in graph.addressed]
         case tree.BranchTargets(directive=".calltargets"):
-            found = [_target(context, name, declared) for name in declared.names]
-            signature = _signature(found[0].returns, found[0].parameters)
+            functions = [_target(context, name, declared) for name in declared.names]
+            signature = _signature(functions[0].returns, functions[0].parameters)
         case _:
-            what = f"{call.prototype.text!r} is not the label of a .callprototype or .calltargets"
-            raise Invalid(what, call.prototype)
-    return [f for f in found if _signature(f.returns, f.parameters) == signature]
+            message = (
+                f"{call.prototype.text!r} is not the label of a .callprototype or .calltargets"
+            )
+            raise Invalid(message, call.prototype)
+    return [f for f in functions if _signature(f.returns, f.parameters) == signature]
 
 
 def _target(context: Context, name: str, declared: tree.BranchTargets) -> tree.Function:

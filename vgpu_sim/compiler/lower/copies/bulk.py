@@ -104,20 +104,20 @@ class _Loop:
         return library.function(name, parameters, registers, body)
 
     def emit(self, context: Context, match: Match) -> None:
-        target, source, size, *rest = context.operands
+        target, source, size, *remaining_operands = context.operands
         check_size(size)
-        given: list[Operand] = [
+        actuals: list[Operand] = [
             whole_address(context, target, self.to),
             whole_address(context, source, self.source),
             values.source(context, size, DataType.U32),
         ]
         completes, multicast = COMPLETES in match, MULTICAST in match
         if completes:
-            given.append(whole_address(context, rest.pop(0), Space.SHARED))
+            actuals.append(whole_address(context, remaining_operands.pop(0), Space.SHARED))
         if multicast:
-            given.append(values.source(context, rest.pop(0), DataType.U16))
+            actuals.append(values.source(context, remaining_operands.pop(0), DataType.U16))
         code = self.function(completes=completes, multicast=multicast)
-        library.emit(context, code, given)
+        library.emit(context, code, actuals)
 
 
 def for_each_block(body: str, places: Sequence[str], *, paired: str = "") -> str:

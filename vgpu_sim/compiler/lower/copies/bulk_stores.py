@@ -46,8 +46,8 @@ def zeros(context: Context, form: Form, match: Match) -> None:
     where, size, _ = context.operands
     own = "shared::cta" in match
     space = Space.SHARED if own else space_of(context, where, Space.GENERIC)
-    given = [whole_address(context, where, space), values.source(context, size, DataType.U64)]
-    library.emit(context, _code(space), given)
+    actuals = [whole_address(context, where, space), values.source(context, size, DataType.U64)]
+    library.emit(context, _code(space), actuals)
 
 
 FORMS: Final = (

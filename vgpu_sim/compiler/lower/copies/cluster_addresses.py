@@ -39,13 +39,13 @@ def getctarank(context: Context, form: Form, match: Match) -> None:
         low = builder.scratch_register(32)
         builder.emit(Op.CVT, type=DataType.U32, source_type=type_, dsts=(low,), srcs=(source,))
         source = low
-    field, other = builder.scratch_register(32), builder.scratch_register(32)
+    field, named_rank = builder.scratch_register(32), builder.scratch_register(32)
     builder.emit(
         Op.SHR, type=DataType.U32, dsts=(field,), srcs=(source, Literal(CLUSTER_RANK_SHIFT))
     )
     builder.emit(Op.AND, type=DataType.B32, dsts=(field,), srcs=(field, Literal(_RANK_BITS)))
     srcs = (field, Literal(FIRST_RANK_FIELD))
-    builder.emit(Op.SUB, type=DataType.U32, dsts=(other,), srcs=srcs)
+    builder.emit(Op.SUB, type=DataType.U32, dsts=(named_rank,), srcs=srcs)
     named = builder.new_predicate()
     builder.emit(
         Op.SETP,
@@ -56,7 +56,7 @@ def getctarank(context: Context, form: Form, match: Match) -> None:
     )
     own = special.cluster_rank(context)
     to = values.destination(context, first, DataType.U32)
-    builder.emit(Op.SELP, type=DataType.B32, dsts=(to,), srcs=(other, own, named))
+    builder.emit(Op.SELP, type=DataType.B32, dsts=(to,), srcs=(named_rank, own, named))
 
 
 def with_own_rank(context: Context, address: Operand, type_: DataType) -> Operand:

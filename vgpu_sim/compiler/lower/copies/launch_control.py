@@ -39,8 +39,8 @@ _RESPOND: Final = f"""
 def try_cancel(context: Context, form: Form, match: Match) -> None:
     """Lower clusterlaunchcontrol.try_cancel: CANCEL, a store, and the completion of its bytes."""
     target, bar = context.operands
-    taken = context.builder.scratch_register(64)
-    context.builder.emit(Op.CANCEL, type=DataType.U64, dsts=(taken,))
+    cancelled = context.builder.scratch_register(64)
+    context.builder.emit(Op.CANCEL, type=DataType.U64, dsts=(cancelled,))
     to_all = _ALL in match
     body, registers = _RESPOND, _REGISTERS
     if to_all:
@@ -50,7 +50,7 @@ def try_cancel(context: Context, form: Form, match: Match) -> None:
     parameters = "b64 %taken, b32 %to, b32 %bar"
     code = library.function(name, parameters, registers, _INDEX + body)
     places = [whole_address(context, operand, Space.SHARED) for operand in (target, bar)]
-    library.emit(context, code, [taken, *places])
+    library.emit(context, code, [cancelled, *places])
 
 
 def is_canceled(context: Context, form: Form, match: Match) -> None:
@@ -70,18 +70,19 @@ def first_block(context: Context, form: Form, match: Match) -> None:
     low, high = _halves(context, response)
     axis = match.get("axis")
     if axis is not None:
-        wanted: dict[int, tree.Operand] = {_AXES.index(axis[-1]): first}
+        destinations: dict[int, tree.Operand] = {_AXES.index(axis[-1]): first}
     else:
         if not isinstance(first, tree.Vector) or len(first.elements) != len(_AXES) + 1:
             raise Invalid("expected a vector of 4 registers")
-        wanted = dict(enumerate(first.elements[: len(_AXES)]))
-    for place, operand in wanted.items():
+        destinations = dict(enumerate(first.elements[: len(_AXES)]))
+    for place, operand in destinations.items():
         if isinstance(operand, tree.Sink):
             continue
         to = values.destination(context, operand, DataType.B32)
         word = (low, _shifted(context, low), high)[place]
-        types = {"type": DataType.U32, "source_type": DataType.U64}
-        context.builder.emit(Op.CVT, dsts=(to,), srcs=(word,), **types)
+        context.builder.emit(
+            Op.CVT, type=DataType.U32, source_type=DataType.U64, dsts=(to,), srcs=(word,)
+        )
 
 
 def _halves(context: Context, operand: tree.Operand) -> tuple[Operand, Operand]:

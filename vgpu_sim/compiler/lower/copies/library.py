@@ -26,7 +26,7 @@ def function(
     n``. No program can use the ``name`` if it contains a dot.
     """
     formal, returned = (
-        ", ".join(f".reg .{one}" for one in listed.split(", ") if one)
+        ", ".join(f".reg .{parameter}" for parameter in listed.split(", ") if parameter)
         for listed in (parameters, results)
     )
     head = f".func ({returned}) code({formal})" if returned else f".func code({formal})"
@@ -37,7 +37,7 @@ def function(
 def emit(
     context: Context,
     code: tree.Function,
-    given: Sequence[Operand],
+    actuals: Sequence[Operand],
     results: Sequence[Register | None] = (),
 ) -> None:
     """Emit the statements of ``code`` with these arguments, for the lanes in the guard; copy what
@@ -47,7 +47,7 @@ def emit(
     with context.branch_around():
         inner = context.for_callee(code, Frame("", context.frame.pointer))
         context.frame.inner.append(inner.frame)
-        for formal, actual in zip(code.parameters, given, strict=True):
+        for formal, actual in zip(code.parameters, actuals, strict=True):
             value = arguments.new_value(inner, formal)
             assert isinstance(value, Register)
             _move(context, value, actual)
@@ -67,7 +67,7 @@ def emit(
 def call(
     context: Context,
     code: tree.Function,
-    given: Sequence[Operand],
+    actuals: Sequence[Operand],
     results: Sequence[Register | None] = (),
 ) -> None:
     """Emit ``code`` as ``emit`` does where a kernel first uses it, and else jump to one body that
@@ -76,11 +76,11 @@ def call(
     program = context.program
     if code.name not in program.emitted:
         program.emitted.add(code.name)
-        emit(context, code, given, results)
+        emit(context, code, actuals, results)
         return
     with context.branch_around():
         body = calls.request_body(context, code)
-        for place, actual in zip(body.inputs, given, strict=True):
+        for place, actual in zip(body.inputs, actuals, strict=True):
             assert isinstance(place, Register)
             _move(context, place, actual)
         calls.jump_to(context, body)
@@ -90,7 +90,7 @@ def call(
 def emit_checked(
     context: Context,
     code: tree.Function,
-    given: Sequence[Operand],
+    actuals: Sequence[Operand],
     cause: TrapCause,
     *,
     shared: bool,
@@ -104,7 +104,7 @@ def emit_checked(
     wrong = builder.new_register(32)
     with builder.use_guard(None):
         builder.emit(Op.MOV, type=UNTYPED[32], dsts=(wrong,), srcs=(Literal(0),))
-    (call if shared else emit)(context, code, given, [wrong])
+    (call if shared else emit)(context, code, actuals, [wrong])
     failed = builder.scratch_predicate()
     with builder.use_guard(None):
         builder.emit(
@@ -131,9 +131,14 @@ def _copy_results(
 def _move(context: Context, to: Register, source: Operand) -> None:
     """Copy an argument, truncated or extended with zeros to the width of its parameter."""
     bits = context.bits(to)
-    held = context.bits(source) if isinstance(source, Register) else bits
-    if held == bits:
+    source_bits = context.bits(source) if isinstance(source, Register) else bits
+    if source_bits == bits:
         context.builder.emit(Op.MOV, type=UNTYPED[bits], dsts=(to,), srcs=(source,))
         return
-    types = {"type": UNSIGNED[bits], "source_type": UNSIGNED[held]}
-    context.builder.emit(Op.CVT, dsts=(to,), srcs=(source,), **types)
+    context.builder.emit(
+        Op.CVT,
+        type=UNSIGNED[bits],
+        source_type=UNSIGNED[source_bits],
+        dsts=(to,),
+        srcs=(source,),
+    )

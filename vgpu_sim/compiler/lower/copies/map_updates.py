@@ -56,16 +56,16 @@ FIELDS: Final = (*_WHOLE, *_OF_A_DIMENSION)
 
 def replace(context: Context, form: Form, match: Match) -> None:
     """Lower tensormap.replace: a store of one field of the map."""
-    where, *rest, value = context.operands
+    where, *dimension_operands, value = context.operands
     field = match["field"]
     if field in _WHOLE:
         offset, type_ = _WHOLE[field]
-        if rest:
+        if dimension_operands:
             raise Invalid(f".{field} belongs to no dimension")
         _check_value(field, value)
     else:
         first, type_, count = _OF_A_DIMENSION[field]
-        number = rest[0] if rest else None
+        number = dimension_operands[0] if dimension_operands else None
         if not isinstance(number, tree.Integer) or not 0 <= number.value < count:
             raise Invalid(f".{field} needs the constant number of a dimension, 0 to {count - 1}")
         offset = first + number.value * type_.bytes
@@ -74,13 +74,13 @@ def replace(context: Context, form: Form, match: Match) -> None:
         raise Invalid(f".{field} has the type .{'b64' if type_ is DataType.B64 else 'b32'}")
     space = space_of(context, where, _space(match))
     place = whole_address(context, where, space)
-    given: Operand = values.source(context, value, DataType.B64 if wide else DataType.B32)
+    stored: Operand = values.source(context, value, DataType.B64 if wide else DataType.B32)
     if field == "global_dim":  # the map contains the number minus 1
         less = context.builder.scratch_register(32)
-        srcs = (given, Literal(0xFFFF_FFFF))
+        srcs = (stored, Literal(0xFFFF_FFFF))
         context.builder.emit(Op.ADD, type=DataType.U32, dsts=(less,), srcs=srcs)
-        given = less
-    context.builder.emit(Op.ST, type=type_, srcs=(place, given), space=space, displacement=offset)
+        stored = less
+    context.builder.emit(Op.ST, type=type_, srcs=(place, stored), space=space, displacement=offset)
 
 
 def _check_value(field: str, value: tree.Operand) -> None:
@@ -104,12 +104,12 @@ def copy(context: Context, form: Form, match: Match) -> None:
     target, source, size = context.operands
     if not isinstance(size, tree.Integer) or size.value != BYTES:
         raise Invalid(f"the size of a tensor map must be the constant {BYTES}")
-    given = (
+    actuals = (
         whole_address(context, target, Space.GLOBAL),
         whole_address(context, source, Space.SHARED),
         Literal(BYTES),
     )
-    library.emit(context, bulk.copy_from_shared(), given)
+    library.emit(context, bulk.copy_from_shared(), actuals)
     context.builder.emit(Op.FENCE, order=Order.ACQ_REL, scope=Scope[match["scope"].upper()])
 
 

@@ -34,20 +34,20 @@ _IMAGE_RANK: Final = 3
 
 def load(context: Context, form: Form, match: Match) -> None:
     """Lower a copy of a part of a tensor from global to shared memory."""
-    target, part, bar, *rest = context.operands
+    target, part, bar, *remaining_operands = context.operands
     mode, rank = _mode_and_rank(match)
     place = whole_address(context, target, Space.SHARED)
     map_, coordinates = _map_and_coordinates(context, part, rank, mode)
-    given = [map_, place, *coordinates]
+    actuals = [map_, place, *coordinates]
     if mode.has_columns:
-        given += _offsets(context, rest.pop(0), rank, mode)
-    given.append(whole_address(context, bar, Space.SHARED))
+        actuals += _offsets(context, remaining_operands.pop(0), rank, mode)
+    actuals.append(whole_address(context, bar, Space.SHARED))
     multicast = MULTICAST in match
     if multicast:
-        given.append(values.source(context, rest[0], DataType.U16))
+        actuals.append(values.source(context, remaining_operands[0], DataType.U16))
     paired = multicast and match.get("group") == "cta_group::2"
     code = function(Direction.LOAD, rank, mode=mode, multicast=multicast, paired=paired)
-    _emit(context, mode, code, given)
+    _emit(context, mode, code, actuals)
 
 
 def store(context: Context, form: Form, match: Match) -> None:
@@ -55,25 +55,25 @@ def store(context: Context, form: Form, match: Match) -> None:
     part, source, *_ = context.operands
     mode, rank = _mode_and_rank(match)
     map_, coordinates = _map_and_coordinates(context, part, rank, mode)
-    given = [map_, whole_address(context, source, Space.SHARED), *coordinates]
+    actuals = [map_, whole_address(context, source, Space.SHARED), *coordinates]
     operation = match.get("fold") or ""
     direction = Direction.REDUCE if operation else Direction.STORE
-    _emit(context, mode, function(direction, rank, operation, mode=mode), given)
+    _emit(context, mode, function(direction, rank, operation, mode=mode), actuals)
 
 
 def prefetch(context: Context, form: Form, match: Match) -> None:
     """Check the operands of a prefetch, and emit nothing: it is a hint."""
     mode, rank = _mode_and_rank(match)
-    part, *rest = context.operands
+    part, *remaining_operands = context.operands
     _map_and_coordinates(context, part, rank, mode)
     if mode.has_columns:
-        _offsets(context, rest[0], rank, mode)
+        _offsets(context, remaining_operands[0], rank, mode)
 
 
-def _emit(context: Context, mode: Mode, code: tree.Function, given: list[Operand]) -> None:
+def _emit(context: Context, mode: Mode, code: tree.Function, actuals: list[Operand]) -> None:
     """Emit the code of a copy: for other parts than boxes, once for a kernel."""
     shared = mode is not Mode.TILE
-    library.emit_checked(context, code, given, TrapCause.TENSOR_COPY, shared=shared)
+    library.emit_checked(context, code, actuals, TrapCause.TENSOR_COPY, shared=shared)
 
 
 def _mode_and_rank(match: Match) -> tuple[Mode, int]:
@@ -93,11 +93,11 @@ def _map_and_coordinates(
     count = tensor_rows.coordinates_of(rank, mode)
     if not isinstance(operand, tree.Memory) or len(operand.parts) != 2:
         raise Invalid("expected a tensor map and its coordinates in brackets")
-    base, given = operand.parts
-    if not isinstance(given, tree.Vector) or len(given.elements) != count:
+    base, vector = operand.parts
+    if not isinstance(vector, tree.Vector) or len(vector.elements) != count:
         raise Invalid(f"expected a vector of {count} coordinates")
     map_ = whole_address(context, tree.Memory((base,)), Space.GENERIC)
-    return map_, [values.source(context, one, DataType.S32) for one in given.elements]
+    return map_, [values.source(context, element, DataType.S32) for element in vector.elements]
 
 
 def _offsets(context: Context, operand: tree.Operand, rank: int, mode: Mode) -> list[Operand]:
@@ -105,7 +105,7 @@ def _offsets(context: Context, operand: tree.Operand, rank: int, mode: Mode) -> 
     count = len(tensor_rows.offsets_of(rank, mode))
     if not isinstance(operand, tree.Vector) or len(operand.elements) != count:
         raise Invalid(f"expected a vector of {count} im2col offsets")
-    return [values.source(context, one, DataType.U16) for one in operand.elements]
+    return [values.source(context, element, DataType.U16) for element in operand.elements]
 
 
 _LOAD = "loops of LD and ST of 16 bytes, at edges of one byte, then RED.TX"

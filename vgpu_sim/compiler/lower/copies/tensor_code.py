@@ -263,9 +263,9 @@ def _update(operation: str) -> str:
     """Return PTX that updates the element at %from by that at %a, according to its type."""
     by_type: dict[str, list[int]] = {}
     for number, type_ in enumerate(tensor_map.TYPES):
-        found = _type_for(operation, type_)
-        if found is not None:
-            by_type.setdefault(found, []).append(number)
+        element_type = _type_for(operation, type_)
+        if element_type is not None:
+            by_type.setdefault(element_type, []).append(number)
     lines = []
     for type_, numbers in by_type.items():
         if operation in ("min", "max") and type_ in HALVES:

@@ -44,7 +44,19 @@ MAX_SHARED_BYTES: Final = 227 << 10
 SHARED_ALIGNMENT_BYTES: Final = 128
 _ROW_ALIGNMENT_BYTES: Final = 16
 TYPES: Final = (
-    *("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32", "f64", "bf16", "f32", "f32"),
+    "u8",
+    "u16",
+    "u32",
+    "s32",
+    "u64",
+    "s64",
+    "f16",
+    "f32",
+    "f32",
+    "f64",
+    "bf16",
+    "f32",
+    "f32",
 )
 """The PTX type of each element type's values: those of ``.ftz`` and ``.tf32`` are of ``.f32``."""
 B4X16, B4X16_P64, B6X16 = 13, 14, 15

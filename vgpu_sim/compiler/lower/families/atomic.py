@@ -77,8 +77,8 @@ def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
     if not wide and "elements" not in match:
         return (operand,)
     if not isinstance(operand, tree.Vector) or len(operand.elements) != count:
-        what = "a register of 128 bits" if wide else f"a vector of {count} elements"
-        raise Invalid(f"expected {what}")
+        expectation = "a register of 128 bits" if wide else f"a vector of {count} elements"
+        raise Invalid(f"expected {expectation}")
     return operand.elements
 
 
@@ -87,11 +87,11 @@ def update(context: Context, form: Form, match: Match) -> None:
     _check(match)
     operation, word = _operation(match), match["type"]
     count = 2 if operation == "cas" else 1
-    wanted = count + 1 + (form.op is Op.ATOM)
+    operand_count = count + 1 + (form.op is Op.ATOM)
     hint = "L2::cache_hint" in match
-    if len(context.operands) != wanted + hint:
-        raise Invalid(f"{form.opcode}.{operation} takes {wanted + hint} operands here")
-    operands = context.operands[:wanted]
+    if len(context.operands) != operand_count + hint:
+        raise Invalid(f"{form.opcode}.{operation} takes {operand_count + hint} operands here")
+    operands = context.operands[:operand_count]
     first = () if form.op is Op.RED else _elements(operands[0], match)
     where, sources = operands[-1 - count], operands[-count:]
     space = space_of(context, where, _space(match))
@@ -124,10 +124,10 @@ def _order(context: Context, match: Match, words: tuple[str, ...]) -> None:
 def _destinations(
     context: Context, elements: tuple[tree.Operand, ...], type_: DataType
 ) -> tuple[Register, ...]:
-    found = tuple(values.destination(context, element, type_) for element in elements)
-    if len(set(found)) != len(found):
+    destinations = tuple(values.destination(context, element, type_) for element in elements)
+    if len(set(destinations)) != len(destinations):
         raise Unsupported("using one register for two elements of a vector")
-    return found
+    return destinations
 
 
 def _update_halves(
@@ -143,16 +143,16 @@ def _update_halves(
     pairs = [halves.split(context, values.source(context, e, DataType.B32)) for e in data]
     whole = _destinations(context, first, DataType.B32)
     scratch = context.builder.scratch_register
-    found = [(scratch(16), scratch(16)) for _ in whole]
+    half_registers = [(scratch(16), scratch(16)) for _ in whole]
     context.builder.emit(
         op,
         type=DATA_TYPES[word.removesuffix("x2")],
-        dsts=tuple(half for pair in found for half in pair),
+        dsts=tuple(half for pair in half_registers for half in pair),
         srcs=(place, *(half for pair in pairs for half in pair)),
         vector=2 * len(pairs),
         **fields,
     )
-    for to, (low, high) in zip(whole, found, strict=True):
+    for to, (low, high) in zip(whole, half_registers, strict=True):
         halves.join(context, low, high, to)
 
 

@@ -18,9 +18,11 @@ _VALUES = {Op.BFE: 1, Op.BFI: 2}  # operands of the instruction's type; the othe
 def field(context: Context, form: Form, match: Match) -> None:
     """Lower bfe and bfi. Their position and length operands have 32 bits, whatever the type."""
     type_ = one_word.type_of(form, match)
-    first, *rest = context.operands
+    first, *source_operands = context.operands
     kinds = [type_] * _VALUES[form.op] + [DataType.U32] * 2
-    srcs = tuple(values.source(context, a, kind) for a, kind in zip(rest, kinds, strict=True))
+    srcs = tuple(
+        values.source(context, a, kind) for a, kind in zip(source_operands, kinds, strict=True)
+    )
     to = values.destination(context, first, type_)
     context.builder.emit(form.op, type=type_, dsts=(to,), srcs=srcs)
 
@@ -38,16 +40,16 @@ def count(context: Context, form: Form, match: Match) -> None:
 def wrapping(context: Context, form: Form, match: Match) -> None:
     """Lower bmsk, szext and shf, with ``.wrap`` or ``.clamp``."""
     type_ = one_word.type_of(form, match)
-    first, *rest = context.operands
-    srcs = tuple(values.source(context, operand, type_) for operand in rest)
+    first, *source_operands = context.operands
+    srcs = tuple(values.source(context, operand, type_) for operand in source_operands)
     to = values.destination(context, first, type_)
     context.builder.emit(form.op, type=type_, dsts=(to,), srcs=srcs, wrap=match["over"] == "wrap")
 
 
 def permute(context: Context, form: Form, match: Match) -> None:
     """Lower prmt, whose mode (such as ``.f4e``) is written after the type."""
-    first, *rest = context.operands
-    srcs = tuple(values.source(context, operand, DataType.B32) for operand in rest)
+    first, *source_operands = context.operands
+    srcs = tuple(values.source(context, operand, DataType.B32) for operand in source_operands)
     to = values.destination(context, first, DataType.B32)
     mode = Permute[match["permute"].upper()] if "permute" in match else Permute.NONE
     context.builder.emit(Op.PRMT, type=DataType.B32, dsts=(to,), srcs=srcs, permute=mode)
@@ -79,12 +81,14 @@ def logic_and_predicate(context: Context, form: Form, match: Match) -> None:
     if isinstance(chooser, tree.Not):  # then the negation of what is computed, by De Morgan
         chooser, minus = chooser.operand, True
     chosen = values.predicate_source(context, chooser)
-    some, zero = builder.inverse_predicate(), Literal(0)
+    is_nonzero, zero = builder.inverse_predicate(), Literal(0)
     compare = Compare.EQ if minus else Compare.NE
     builder.emit(Op.LOP3, type=DataType.B32, dsts=(to,), srcs=srcs)
-    builder.emit(Op.SETP, type=DataType.U32, dsts=(some, None), srcs=(to, zero), compare=compare)
+    builder.emit(
+        Op.SETP, type=DataType.U32, dsts=(is_nonzero, None), srcs=(to, zero), compare=compare
+    )
     combine = Op.AND if (match["combine"] == "and") != minus else Op.OR
-    builder.emit(combine, type=DataType.PRED, dsts=(predicate,), srcs=(some, chosen))
+    builder.emit(combine, type=DataType.PRED, dsts=(predicate,), srcs=(is_nonzero, chosen))
     if minus:
         builder.emit(Op.NOT, type=DataType.PRED, dsts=(predicate,), srcs=(predicate,))
 

@@ -93,13 +93,13 @@ def _compare_halves(
         upper.append(builder.scratch_register(32))
         builder.emit(Op.SHR, type=DataType.U32, dsts=(upper[-1],), srcs=(source, Literal(16)))
     # The first result may be the combining predicate, so its write waits for the second comparison.
-    held = builder.scratch_predicate()
-    for destination, halves in ((held, srcs), (to[1], upper)):
+    low_result = builder.scratch_predicate()
+    for destination, halves in ((low_result, srcs), (to[1], upper)):
         if destination is not None:
             dsts, operands = (destination, None), (*halves, *combined)
             builder.emit(Op.SETP, type=type_.element, dsts=dsts, srcs=operands, **fields)
     if to[0] is not None:
-        builder.emit(Op.MOV, type=DataType.PRED, dsts=(to[0],), srcs=(held,))
+        builder.emit(Op.MOV, type=DataType.PRED, dsts=(to[0],), srcs=(low_result,))
 
 
 def set_(context: Context, form: Form, match: Match) -> None:
@@ -132,11 +132,11 @@ def set_packed(context: Context, form: Form, match: Match) -> None:
     holds = (builder.scratch_predicate(), builder.scratch_predicate())
     _compare_halves(context, match, type_, holds)
     to = values.destination(context, context.operands[0], to_type)
-    one = _ONE.get(to_type.element, 0xFFFF)
+    true_pattern = _ONE.get(to_type.element, 0xFFFF)
     low, high = builder.scratch_register(32), builder.scratch_register(32)
-    for half, place, held in ((low, 0, holds[0]), (high, 16, holds[1])):
-        yes = Literal(one << place)
-        builder.emit(Op.SELP, type=DataType.B32, dsts=(half,), srcs=(yes, Literal(0), held))
+    for half, place, flag in ((low, 0, holds[0]), (high, 16, holds[1])):
+        yes = Literal(true_pattern << place)
+        builder.emit(Op.SELP, type=DataType.B32, dsts=(half,), srcs=(yes, Literal(0), flag))
     builder.emit(Op.OR, type=DataType.B32, dsts=(to,), srcs=(low, high))
 
 
@@ -161,13 +161,13 @@ def slct(context: Context, form: Form, match: Match) -> None:
 
 def testp(context: Context, form: Form, match: Match) -> None:
     """Lower testp; zeros count as normal numbers."""
-    type_, what = one_word.type_of(form, match), match["property"]
+    type_, tested_property = one_word.type_of(form, match), match["property"]
     first, operand = context.operands
     builder, bits = context.builder, type_.bits
     value = values.source(context, operand, type_)
     to = values.predicate_destination(context, first) or builder.unused_predicate()
-    if what in ("number", "notanumber"):
-        how = Compare.NUM if what == "number" else Compare.NAN
+    if tested_property in ("number", "notanumber"):
+        how = Compare.NUM if tested_property == "number" else Compare.NAN
         builder.emit(Op.SETP, type=type_, dsts=(to, None), srcs=(value, value), compare=how)
         return
     # On patterns without their sign, all numbers are below infinity, and all NaNs above.
@@ -175,23 +175,23 @@ def testp(context: Context, form: Form, match: Match) -> None:
     pattern, less = builder.scratch_register(bits), builder.scratch_register(bits)
     cleared = Literal((1 << (bits - 1)) - 1)
     builder.emit(Op.AND, type=word, dsts=(pattern,), srcs=(value, cleared))
-    if what in ("finite", "infinite"):
-        how = Compare.LT if what == "finite" else Compare.EQ
+    if tested_property in ("finite", "infinite"):
+        how = Compare.LT if tested_property == "finite" else Compare.EQ
         builder.emit(Op.SETP, type=word, dsts=(to, None), srcs=(pattern, infinity), compare=how)
         return
-    subnormal, other = builder.scratch_predicate(), builder.scratch_predicate()
+    subnormal, complement = builder.scratch_predicate(), builder.scratch_predicate()
     builder.emit(Op.SUB, type=word, dsts=(less,), srcs=(pattern, Literal(1)))
-    least = Literal(infinity.bits & -infinity.bits)  # the lowest bit of the exponent
-    dsts = (to, None) if what == "subnormal" else (subnormal, other)
+    lowest_bit = Literal(infinity.bits & -infinity.bits)  # the lowest bit of the exponent
+    dsts = (to, None) if tested_property == "subnormal" else (subnormal, complement)
     builder.emit(
-        Op.SETP, type=word, dsts=dsts, srcs=(less, Literal(least.bits - 1)), compare=Compare.LT
+        Op.SETP, type=word, dsts=dsts, srcs=(less, Literal(lowest_bit.bits - 1)), compare=Compare.LT
     )
-    if what == "normal":
+    if tested_property == "normal":
         builder.emit(
             Op.SETP,
             type=word,
             dsts=(to, None),
-            srcs=(pattern, infinity, other),
+            srcs=(pattern, infinity, complement),
             compare=Compare.LT,
             combine=BoolOp.AND,
         )

@@ -47,18 +47,18 @@ def _check_rounding(match: Match, to: DataType, source: DataType) -> None:
     """Check the rounding modifiers of cvt, which PTX requires or forbids."""
     integral, rounded = "irnd" in match, "rnd" in match
     if not source.is_float and not to.is_float:
-        wanted = not integral and not rounded
+        is_allowed = not integral and not rounded
     elif not to.is_float:
-        wanted = integral
+        is_allowed = integral
     elif not source.is_float or to.bits < source.bits:
-        wanted = rounded
+        is_allowed = rounded
     elif to.bits > source.bits:
-        wanted = not integral and (not rounded or source is DataType.BF16)
+        is_allowed = not integral and (not rounded or source is DataType.BF16)
     elif to is not source:  # .f16 and .bf16
-        wanted = not integral
+        is_allowed = not integral
     else:
-        wanted = not rounded
-    if not wanted:
+        is_allowed = not rounded
+    if not is_allowed:
         kinds = f".{to.name.lower()} from .{source.name.lower()}"
         modifier = match.get("rnd") or match.get("irnd")
         how = f"with rounding .{modifier}" if modifier else "without a rounding modifier"
@@ -168,10 +168,10 @@ def from_packed(context: Context, form: Form, match: Match) -> None:
     to_type, bits = _element(next(match[slot] for slot in _PACKED_RESULTS if slot in match))
     from_type, from_bits = _element(match["atype"])
     first, operand = context.operands
-    held = UNTYPED[2 * from_bits]
-    low = values.source(context, operand, held, wider=held is DataType.B8)
-    high = context.builder.scratch_register(max(held.bits, 16))
-    word = DATA_TYPES[f"u{max(held.bits, 16)}"]
+    storage_type = UNTYPED[2 * from_bits]
+    low = values.source(context, operand, storage_type, wider=storage_type is DataType.B8)
+    high = context.builder.scratch_register(max(storage_type.bits, 16))
+    word = DATA_TYPES[f"u{max(storage_type.bits, 16)}"]
     context.builder.emit(Op.SHR, type=word, dsts=(high,), srcs=(low, Literal(from_bits)))
     fields = {"type": to_type, "source_type": from_type, **_fields(match)}
     if from_type not in (DataType.F16, DataType.BF16):
@@ -189,8 +189,8 @@ def cvt_scaled(context: Context, form: Form, match: Match) -> None:
     first, operand, *powers = context.operands
     word, sequence = match["atype"], Sequence(context.builder)
     bits = 4 if word == "e2m1x2" else 8
-    held = UNTYPED[2 * bits]
-    pair = values.source(context, operand, held, wider=held is DataType.B8)
+    storage_type = UNTYPED[2 * bits]
+    pair = values.source(context, operand, storage_type, wider=storage_type is DataType.B8)
     numbers = []
     for number in _upper_and_lower(sequence, pair, bits):
         if word == "s2f6x2":  # two's complement, with six fraction bits
@@ -223,12 +223,12 @@ def to_fixed_point(context: Context, form: Form, match: Match) -> None:
         numbers = [upper, sequence.emit(Op.SHL, DataType.B32, pair, Literal(16))]
     else:
         numbers = [values.source(context, operand, _F32) for operand in operands]
-    least = 0 if "relu" in match else _LEAST
+    lower_bound = 0 if "relu" in match else _LEAST
     parts = []
     for number in numbers:
         whole = sequence.emit(Op.FMUL, _F32, number, Literal(_TIMES_64))
         whole = sequence.emit(Op.FMIN, _F32, whole, Literal(_GREATEST))
-        whole = sequence.emit(Op.FMAX, _F32, whole, Literal(least))
+        whole = sequence.emit(Op.FMAX, _F32, whole, Literal(lower_bound))
         kind, rounding = DataType.S32, Rounding.RNI
         whole = sequence.emit(Op.CVT, kind, whole, source_type=_F32, rounding=rounding)
         parts.append(sequence.emit(Op.AND, DataType.B32, whole, Literal(0xFF)))

@@ -17,9 +17,9 @@ _WORD_BYTES = 4
 
 def copy(context: Context, form: Form, match: Match) -> None:
     """Lower cp.async, an asynchronous copy, to a load and a store."""
-    target, source, size, *rest = context.operands
+    target, source, size, *remaining_operands = context.operands
     if "L2::cache_hint" in match:
-        rest.pop()
+        remaining_operands.pop()
     kind = "ca" if "ca" in match else "cg"
     if not isinstance(size, tree.Integer) or size.value not in _SIZES[kind]:
         raise Invalid(
@@ -28,7 +28,11 @@ def copy(context: Context, form: Form, match: Match) -> None:
     count = size.value // _WORD_BYTES
     to, displacement = base_and_displacement(context, target, Space.SHARED)
     words = tuple(context.builder.scratch_register(32) for _ in range(count))
-    limit = _limit(context, rest[0], size.value) if rest else Literal(size.value)
+    limit = (
+        _limit(context, remaining_operands[0], size.value)
+        if remaining_operands
+        else Literal(size.value)
+    )
     if isinstance(limit, Literal) and limit.bits >= size.value:
         _load(context, source, words)
     else:
@@ -100,12 +104,12 @@ def _copies(kind: str) -> tuple[Form, ...]:
     places = "[a], [b], size"
     return (
         *(
-            Form(f"{plain}{{.prefetch}}", places + more, Op.LD_ZFILL, copy, isa=_NOTE)
-            for more in ("", ", c")
+            Form(f"{plain}{{.prefetch}}", places + suffix, Op.LD_ZFILL, copy, isa=_NOTE)
+            for suffix in ("", ", c")
         ),
         *(
-            Form(f"{hinted}{{.prefetch}}", places + more, Op.LD_ZFILL, copy, isa=_NOTE)
-            for more in (", policy", ", c, policy")
+            Form(f"{hinted}{{.prefetch}}", places + suffix, Op.LD_ZFILL, copy, isa=_NOTE)
+            for suffix in (", policy", ", c, policy")
         ),
     )
 

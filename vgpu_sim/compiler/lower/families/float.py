@@ -60,15 +60,15 @@ def fma_outside(context: Context, form: Form, match: Match) -> None:
     part = builder.scratch_register(type_.bits)
     fields = one_word.float_fields(match)
     builder.emit(Op.FMA, type=type_, dsts=(part,), srcs=tuple(srcs), **fields)
-    word, kept = UNTYPED[type_.bits], Literal((1 << type_.bits) - 1)
-    mask: Operand = kept
+    word, all_bits = UNTYPED[type_.bits], Literal((1 << type_.bits) - 1)
+    mask: Operand = all_bits
     for place in range(type_.bits // 16):
-        field, wanted = 0xFFFF << 16 * place, Literal(OUTSIDE << 16 * place)
+        field, outside_pattern = 0xFFFF << 16 * place, Literal(OUTSIDE << 16 * place)
         for source in srcs:
             cut = sequence.emit(Op.AND, word, source, Literal(field))
-            outside = sequence.compare(Compare.EQ, word, cut, wanted)
-            others = Literal(kept.bits & ~field)
-            chosen = sequence.emit(Op.SELP, word, others, kept, outside)
+            outside = sequence.compare(Compare.EQ, word, cut, outside_pattern)
+            other_bits = Literal(all_bits.bits & ~field)
+            chosen = sequence.emit(Op.SELP, word, other_bits, all_bits, outside)
             mask = sequence.emit(Op.AND, word, mask, chosen)
     builder.emit(Op.AND, type=word, dsts=(to,), srcs=(part, mask))
 

@@ -71,8 +71,8 @@ def add_with_carry(context: Context, form: Form, match: Match) -> None:
 def mad_with_carry(context: Context, form: Form, match: Match) -> None:
     """Lower mad and madc with the carry flag. Only the addition uses the flag."""
     type_ = one_word.type_of(form, match)
-    first, *rest = context.operands
-    a, b, c = (values.source(context, operand, type_) for operand in rest)
+    first, *source_operands = context.operands
+    a, b, c = (values.source(context, operand, type_) for operand in source_operands)
     part = context.builder.scratch_register(type_.bits)
     mode = MulMode[match["half"].upper()]
     context.builder.emit(Op.MUL, type=type_, dsts=(part,), srcs=(a, b), mode=mode)
@@ -89,21 +89,21 @@ def _emit_carried(
 ) -> None:
     carry = context.carry_predicate()
     builder = context.builder
-    before: Predicate | Literal = carry if form.opcode.endswith("c") else Literal(0)
+    carry_in: Predicate | Literal = carry if form.opcode.endswith("c") else Literal(0)
     out = carry if "cc" in match else None
     to = values.destination(context, first, type_)
     if form.op is Op.ADDC:
-        builder.emit(form.op, type=type_, dsts=(to, out), srcs=(*srcs, before))
+        builder.emit(form.op, type=type_, dsts=(to, out), srcs=(*srcs, carry_in))
         return
     # The flag is the carry out of `a + ~b + 1`, as on GPUs: set where nothing is borrowed. PTX ISA
     # says "borrow", which chains of `sub.cc` and `subc` cannot distinguish; `addc` after `sub.cc`
     # can.
     borrow = builder.new_predicate()
-    if before is carry:
+    if carry_in is carry:
         builder.emit(Op.NOT, type=DataType.PRED, dsts=(borrow,), srcs=(carry,))
-        before = borrow
-    taken = borrow if out is not None else None
-    builder.emit(form.op, type=type_, dsts=(to, taken), srcs=(*srcs, before))
+        carry_in = borrow
+    borrow_out = borrow if out is not None else None
+    builder.emit(form.op, type=type_, dsts=(to, borrow_out), srcs=(*srcs, carry_in))
     if out is not None:
         builder.emit(Op.NOT, type=DataType.PRED, dsts=(carry,), srcs=(borrow,))
 
@@ -130,9 +130,9 @@ def mad_saturating(context: Context, form: Form, match: Match) -> None:
 def short_product(context: Context, form: Form, match: Match) -> None:
     """Lower mul24 and mad24, whose factors have 24 bits and whose product has 48."""
     type_ = one_word.type_of(form, match)
-    first, a, b, *rest = context.operands
+    first, a, b, *addends = context.operands
     factors = [values.source(context, operand, type_) for operand in (a, b)]
-    addend = [values.source(context, operand, type_) for operand in rest]
+    addend = [values.source(context, operand, type_) for operand in addends]
     builder = context.builder
     to = values.destination(context, first, type_)
     if match["half"] == "hi":
@@ -201,12 +201,14 @@ def extremum_relu(context: Context, form: Form, match: Match) -> None:
 
 def dot(context: Context, form: Form, match: Match) -> None:
     """Lower dp4a and dp2a."""
-    type_, other = DATA_TYPES[match["dtype"]], DATA_TYPES[match["atype"]]
-    first, *rest = context.operands
-    srcs = tuple(values.source(context, operand, DataType.B32) for operand in rest)
+    type_, byte_type = DATA_TYPES[match["dtype"]], DATA_TYPES[match["atype"]]
+    first, *source_operands = context.operands
+    srcs = tuple(values.source(context, operand, DataType.B32) for operand in source_operands)
     to = values.destination(context, first, DataType.B32)
     mode = MulMode[match["half"].upper()] if "half" in match else MulMode.NONE
-    context.builder.emit(form.op, type=type_, source_type=other, dsts=(to,), srcs=srcs, mode=mode)
+    context.builder.emit(
+        form.op, type=type_, source_type=byte_type, dsts=(to,), srcs=srcs, mode=mode
+    )
 
 
 def carryless(context: Context, form: Form, match: Match) -> None:

@@ -107,14 +107,14 @@ def load_parameter(context: Context, form: Form, match: Match) -> None:
     type_ = _type_of(form, match)
     data, where = context.operands
     base, addend = _name_and_offset(where)
-    found = context.scope.find(base.text)
-    if found is not None and isinstance(found[1], LocalVariable):
+    binding = context.scope.find(base.text)
+    if binding is not None and isinstance(binding[1], LocalVariable):
         count = len(_elements(data, match))
-        _check_inside(found[1], addend, count * type_.bytes, base, padded=True)
-        _load(context, match, data, type_, Space.LOCAL, (found[1].symbol(addend),), 0)
+        _check_inside(binding[1], addend, count * type_.bytes, base, padded=True)
+        _load(context, match, data, type_, Space.LOCAL, (binding[1].symbol(addend),), 0)
         return
     parameter = context.parameters.get(base.text)
-    if parameter is None or found is not None:
+    if parameter is None or binding is not None:
         if context.register(base) is not None:
             # A kernel's parameters have addresses in their image, a function's in local memory.
             space = Space.GLOBAL if context.leave is None else Space.LOCAL
@@ -188,17 +188,17 @@ def store_parameter(context: Context, form: Form, match: Match) -> None:
     type_ = _type_of(form, match)
     where, data = context.operands
     base, addend = _name_and_offset(where)
-    found = context.scope.find(base.text)
-    if found is None or not isinstance(found[1], LocalVariable):
+    binding = context.scope.find(base.text)
+    if binding is None or not isinstance(binding[1], LocalVariable):
         raise Invalid(f"{base.text!r} is neither an argument nor a result", base)
     elements = _elements(data, match)
     _check_vector(elements, type_, Space.PARAM, Space.PARAM)
-    _check_inside(found[1], addend, len(elements) * type_.bytes, base)
+    _check_inside(binding[1], addend, len(elements) * type_.bytes, base)
     srcs = tuple(values.source(context, element, type_, wider=True) for element in elements)
     context.builder.emit(
         Op.ST,
         type=type_,
-        srcs=(found[1].symbol(addend), *srcs),
+        srcs=(binding[1].symbol(addend), *srcs),
         space=Space.LOCAL,
         vector=len(elements),
     )
@@ -249,13 +249,13 @@ def _cache(match: Match) -> Cache:
 
 
 def _check_vector(
-    elements: tuple[tree.Operand, ...], type_: DataType, space: Space, said: Space
+    elements: tuple[tree.Operand, ...], type_: DataType, space: Space, stated_space: Space
 ) -> None:
     """Check a vector's size: at most 16 bytes, through global and generic addresses 32."""
     size = len(elements) * type_.bytes
-    most = MAX_GLOBAL_VECTOR_BYTES if said in _WIDE_SPACES else MAX_VECTOR_BYTES
-    if size > most:
-        raise Invalid(f"the access is larger than {most} bytes")
+    limit_bytes = MAX_GLOBAL_VECTOR_BYTES if stated_space in _WIDE_SPACES else MAX_VECTOR_BYTES
+    if size > limit_bytes:
+        raise Invalid(f"the access is larger than {limit_bytes} bytes")
     if size > MAX_VECTOR_BYTES and space not in _WIDE_SPACES:
         raise Unsupported(f"an access of {size} bytes to a {space.name.lower()} variable")
 

@@ -163,8 +163,8 @@ def _piece_bits(context: Context, vector: tree.Vector, type_: DataType) -> int:
 def _check_byte(context: Context, element: tree.Operand) -> None:
     """Check that an element of 8 bits is declared so: ISA registers have 16."""
     if isinstance(element, tree.Name):
-        found = context.scope.find(element.text)
-        if found is None or not isinstance(found[1], RegisterClass) or not found[1].is_byte:
+        binding = context.scope.find(element.text)
+        if binding is None or not isinstance(binding[1], RegisterClass) or not binding[1].is_byte:
             raise Invalid(f"{element.text!r} is not an 8-bit register", element)
 
 

@@ -17,12 +17,12 @@ _MAX_ALIGNMENT_BYTES = 1 << 23
 def alloca(context: Context, form: Form, match: Match) -> None:
     """Lower alloca, which reserves memory until the function returns, or the stack is restored."""
     type_ = one_word.type_of(form, match)
-    first, amount, *rest = context.operands
+    first, amount, *alignments = context.operands
     align = _DEFAULT_ALIGNMENT_BYTES
-    if rest:
-        if not isinstance(rest[0], tree.Integer):
+    if alignments:
+        if not isinstance(alignments[0], tree.Integer):
             raise Invalid("the alignment must be a constant")
-        align = rest[0].value
+        align = alignments[0].value
     if align & (align - 1) or not 0 < align <= _MAX_ALIGNMENT_BYTES:
         raise Invalid(f"the alignment must be a power of two, at most {_MAX_ALIGNMENT_BYTES}")
     builder = context.builder

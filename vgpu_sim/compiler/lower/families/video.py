@@ -47,8 +47,10 @@ _SUM = "PRMT chooses, DP2A or DP4A sums up; of different signs: as for one eleme
 def simd_arithmetic(context: Context, form: Form, match: Match) -> None:
     """Lower arithmetic of a packed type; relu makes negative elements 0."""
     element = _ELEMENTS[match["type"]]
-    first, *rest = context.operands
-    srcs: list[Operand] = [values.source(context, operand, DataType.B32) for operand in rest]
+    first, *source_operands = context.operands
+    srcs: list[Operand] = [
+        values.source(context, operand, DataType.B32) for operand in source_operands
+    ]
     to = values.destination(context, first, DataType.B32)
     sequence, op = Sequence(context.builder), form.op
     if "relu" in match:

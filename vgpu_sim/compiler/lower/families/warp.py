@@ -45,10 +45,10 @@ def _number_and_flag(context: Context, operand: tree.Operand) -> tuple[Register,
 
 def shfl(context: Context, form: Form, match: Match) -> None:
     """Lower ``shfl d|p, a, b, c, membermask``."""
-    first, a, *way = context.operands
+    first, a, *lane_operands = context.operands
     value = values.source(context, a, DataType.B32)
-    b, c = (values.source(context, operand, DataType.B32) for operand in way[:2])
-    members = _members(context, tuple(way[2:]))
+    b, c = (values.source(context, operand, DataType.B32) for operand in lane_operands[:2])
+    members = _members(context, tuple(lane_operands[2:]))
     context.builder.emit(
         form.op,
         dsts=_number_and_flag(context, first),
@@ -59,9 +59,9 @@ def shfl(context: Context, form: Form, match: Match) -> None:
 
 def vote(context: Context, form: Form, match: Match) -> None:
     """Lower vote. If the source is negated, emit NOT first."""
-    first, a, *rest = context.operands
+    first, a, *member_operands = context.operands
     source = values.predicate_source(context, a)
-    members = _members(context, tuple(rest))
+    members = _members(context, tuple(member_operands))
     if "ballot" in match:
         to: Register | Predicate = values.destination(context, first, DataType.B32)
         context.builder.emit(form.op, dsts=(to,), srcs=(source, members), vote=VoteMode.BALLOT)

@@ -98,19 +98,19 @@ class ScaledProduct:
     def _sums_of_nibbles(
         self, builder: Builder, block: Block, zeros: Many[Operand]
     ) -> list[Register]:
-        sums, found = zeros, list[Register]()
+        sums, totals = zeros, list[Register]()
         for step, column in enumerate(block.b):
-            found = [builder.scratch_register(32) for _ in range(_RESULTS)]
+            totals = [builder.scratch_register(32) for _ in range(_RESULTS)]
             builder.emit(
                 Op.MMA,
                 type=D.F32,
                 source_type=D.E2M1,
                 matrix=MatrixShape.M16N8K32,
-                dsts=tuple(found),
+                dsts=tuple(totals),
                 srcs=(*block.a[2 * step : 2 * step + 2], column, *sums),
             )
-            sums = found
-        return found
+            sums = totals
+        return totals
 
 
 def _selected_words(builder: Builder, a: Selected, b: Selected) -> tuple[Operand, Operand]:
@@ -125,8 +125,8 @@ def _selected_words(builder: Builder, a: Selected, b: Selected) -> tuple[Operand
         left = lanes.value_in_quad(left, place, D.B32)
     if lanes is not None and b.thread != zero:
         thread = _times(sequence, b.thread, 1, mask=QUAD - 1)
-        held = thread.bits if isinstance(thread, Literal) else thread
-        right = lanes.value_in_quad(right, held, D.B32)
+        source_lane = thread.bits if isinstance(thread, Literal) else thread
+        right = lanes.value_in_quad(right, source_lane, D.B32)
     return _from_byte(sequence, left, a.byte), _from_byte(sequence, right, b.byte)
 
 
@@ -142,5 +142,5 @@ def _times(sequence: Sequence, selector: Operand, factor: int, *, mask: int) -> 
         return Literal((selector.bits & mask) * factor)
     assert isinstance(selector, Register)
     wide = sequence.convert(selector, D.U16, D.U32)
-    kept = sequence.emit(Op.AND, D.B32, wide, Literal(mask))
-    return sequence.emit(Op.SHL, D.B32, kept, Literal(factor.bit_length() - 1))
+    masked = sequence.emit(Op.AND, D.B32, wide, Literal(mask))
+    return sequence.emit(Op.SHL, D.B32, masked, Literal(factor.bit_length() - 1))

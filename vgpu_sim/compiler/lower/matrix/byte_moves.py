@@ -89,11 +89,11 @@ class _Bytes:
 
     def join(self, parts: list[Register]) -> Register:
         """Return a register with four bytes, the first in the lowest bits."""
-        found = parts[0]
+        word = parts[0]
         for n, part in enumerate(parts[1:], start=1):
             moved = self.sequence.emit(Op.SHL, D.B32, part, Literal(8 * n))
-            found = self.sequence.emit(Op.OR, D.B32, found, moved)
-        return found
+            word = self.sequence.emit(Op.OR, D.B32, word, moved)
+        return word
 
 
 def _count(match: Match) -> int:
@@ -108,12 +108,12 @@ def load_square(context: Context, form: Form, match: Match) -> None:
         raise Invalid("ldmatrix.m16n16 loads one or two matrices (.x1, .x2)")
     to = fragments.destinations(context, data, 2 * count, D.B32)
     rows = _Bytes.at(context, match, where)
-    found = []
+    words = []
     for register in range(2 * count):
         first = 16 * (register // 2) + 2 * (register % 2)
         places = [rows.place_transposed(4, first, byte) for byte in range(_BYTES)]
-        found.append(rows.join([rows.load(*place, width) for place in places]))
-    fragments.assign(rows.sequence, to, found, D.B32)
+        words.append(rows.join([rows.load(*place, width) for place in places]))
+    fragments.assign(rows.sequence, to, words, D.B32)
 
 
 def load_rows(context: Context, form: Form, match: Match) -> None:
@@ -123,13 +123,13 @@ def load_rows(context: Context, form: Form, match: Match) -> None:
     to = fragments.destinations(context, data, count, D.B32)
     rows = _Bytes.at(context, match, where)
     first = rows.lanes.times(rows.t, _BYTES)
-    found = []
+    words = []
     for matrix in range(count):
         row = rows.row(rows.lanes.plus(rows.g, EDGE * matrix))
         columns = [rows.lanes.plus(first, byte) for byte in range(_BYTES)]
         width = _WIDTHS[match["narrow"]]
-        found.append(rows.join([rows.load(row, column, width) for column in columns]))
-    fragments.assign(rows.sequence, to, found, D.B32)
+        words.append(rows.join([rows.load(row, column, width) for column in columns]))
+    fragments.assign(rows.sequence, to, words, D.B32)
 
 
 def store(context: Context, form: Form, match: Match) -> None:

@@ -77,16 +77,16 @@ class SharedMatrix:
         place = self._multiply_add(along, self._along, self._start)
         place = self._multiply_add(beside, self._near, place)
         place = self._sequence.emit(Op.ADD, D.U32, place, self._begin(pair))
-        found = tuple(self._builder.scratch_register(32) for _ in range(count))
+        registers = tuple(self._builder.scratch_register(32) for _ in range(count))
         self._builder.emit(
             Op.LDMATRIX,
-            dsts=found,
+            dsts=registers,
             srcs=(self._swizzle(place),),
             space=Space.SHARED,
             vector=count,
             transposed=self._across,
         )
-        return list(found)
+        return list(registers)
 
     def _begin(self, pair: Operand) -> Operand:
         """Return the distance of sixteen rows or columns from the first ones."""

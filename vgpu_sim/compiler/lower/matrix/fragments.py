@@ -56,8 +56,8 @@ class Shape:
 
 def shape_of(name: str, type_: str) -> Shape:
     """Return the shape that a modifier such as ``m16n8k16`` names, for elements of ``type_``."""
-    rows, rest = name[1:].split("n")
-    columns, depth = rest.split("k")
+    rows, columns_and_depth = name[1:].split("n")
+    columns, depth = columns_and_depth.split("k")
     return Shape(int(rows), int(columns), int(depth), BITS[type_])
 
 
@@ -84,8 +84,8 @@ def sources(
 
 def single(context: Context, operand: tree.Operand, type_: DataType) -> Operand:
     """Return the operand that is one register, with or without braces."""
-    (one,) = elements(operand, 1) if isinstance(operand, tree.Vector) else (operand,)
-    return values.source(context, one, type_)
+    (part,) = elements(operand, 1) if isinstance(operand, tree.Vector) else (operand,)
+    return values.source(context, part, type_)
 
 
 def destinations(
@@ -96,18 +96,18 @@ def destinations(
     Raises:
         Invalid: a register occurs twice.
     """
-    found = tuple(values.destination(context, part, type_) for part in elements(operand, count))
-    if len(set(found)) != len(found):
+    registers = tuple(values.destination(context, part, type_) for part in elements(operand, count))
+    if len(set(registers)) != len(registers):
         raise Invalid("the fragment contains the same register twice")
-    return found
+    return registers
 
 
-def assign(sequence: Sequence, to: Many[Register], what: Many[Operand], type_: DataType) -> None:
+def assign(sequence: Sequence, to: Many[Register], results: Many[Operand], type_: DataType) -> None:
     """Emit moves of results to their destinations.
 
     The results were computed in other registers, because a destination may also be an operand.
     """
-    for register, value in zip(to, what, strict=True):
+    for register, value in zip(to, results, strict=True):
         sequence.emit_to(register, Op.MOV, type_, value)
 
 

@@ -40,12 +40,12 @@ def _multiply(
         logic=Op.XOR if "xor" in match else Op.AND,
     )
     size = product.shape
-    held = DataType.B64 if size.bits == 64 else DataType.B32
+    factor_type = DataType.B64 if size.bits == 64 else DataType.B32
     accumulator = DataType.B64 if total == "f64" else DataType.B32
     count = size.row_blocks * size.column_blocks * (1 if total == "f16" else 2)
     d, a, b, c = context.operands
-    x = fragments.sources(context, a, size.row_blocks * size.depth_blocks, held)
-    y = fragments.sources(context, b, size.column_blocks * size.depth_blocks, held)
+    x = fragments.sources(context, a, size.row_blocks * size.depth_blocks, factor_type)
+    y = fragments.sources(context, b, size.column_blocks * size.depth_blocks, factor_type)
     z = fragments.sources(context, c, count, accumulator)
     to = fragments.destinations(context, d, count, accumulator)
     results = product.multiply(context.builder, x, y, z)

@@ -79,7 +79,7 @@ def load(context: Context, form: Form, match: Match) -> None:
         )
         return
     rows = _Rows(context, match, whole_address(context, where, space), space)
-    found = []
+    words = []
     for matrix in range(count):
         word = context.builder.scratch_register(32)
         if "trans" in match:
@@ -89,8 +89,8 @@ def load(context: Context, form: Form, match: Match) -> None:
             word = _join_halves(rows.sequence, word, upper)
         else:
             rows.load(word, D.B32, rows.place(matrix))
-        found.append(word)
-    fragments.assign(rows.sequence, to, found, D.B32)
+        words.append(word)
+    fragments.assign(rows.sequence, to, words, D.B32)
 
 
 def load_narrow(context: Context, form: Form, match: Match) -> None:
@@ -127,12 +127,12 @@ def _spread_sixths(sequence: Sequence, lanes: Lanes, word: Register) -> Register
     source = sequence.emit(Op.SHR, D.U32, first, Literal(2))
     shift = lanes.times(sequence.emit(Op.AND, D.B32, first, Literal(3)), 8)
     low, high = (lanes.value_in_quad(word, lane, D.B32) for lane in (source, lanes.plus(source, 1)))
-    rest = sequence.emit(Op.SUB, D.U32, Literal(32), shift)  # by 32, a shift makes zero
+    complement = sequence.emit(Op.SUB, D.U32, Literal(32), shift)  # by 32, a shift makes zero
     bits = sequence.emit(
         Op.OR,
         D.B32,
         sequence.emit(Op.SHR, D.U32, low, shift),
-        sequence.emit(Op.SHL, D.B32, high, rest),
+        sequence.emit(Op.SHL, D.B32, high, complement),
     )
     return _spread(sequence, bits, 6)
 
@@ -148,10 +148,10 @@ def _spread(sequence: Sequence, bits: Register, width: int) -> Register:
         )
         for n in range(4)
     ]
-    found = parts[0]
+    joined = parts[0]
     for part in parts[1:]:
-        found = sequence.emit(Op.OR, D.B32, found, part)
-    return found
+        joined = sequence.emit(Op.OR, D.B32, joined, part)
+    return joined
 
 
 def store(context: Context, form: Form, match: Match) -> None:

@@ -29,7 +29,7 @@ class Halves:
     def widen_all(self, registers: Many[Operand], kind: str) -> list[tuple[Register, Register]]:
         """Return for each register the registers of halves of the first and second eight."""
         if kind == "e2m1":  # in bits 2 to 5 of its byte
-            registers = [self._sequence.emit(Op.SHR, D.U32, one, Literal(2)) for one in registers]
+            registers = [self._sequence.emit(Op.SHR, D.U32, word, Literal(2)) for word in registers]
         return [
             (self._half(register, self._first, kind), self._half(register, self._second, kind))
             for register in registers

@@ -59,7 +59,7 @@ class Product:
         if shape is not None:
             return self._words(builder, shape, a, b, unpack(sequence, c, self.total))
         lanes = Lanes(builder)
-        held = D.B64 if self.shape.bits == 64 else D.B32
+        factor_type = D.B64 if self.shape.bits == 64 else D.B32
         late = self.clamp or self.shape.bits == 4
         addends = unpack(sequence, c, self.total)
         totals: list[Operand] = [Literal(0)] * len(addends) if late else list(addends)
@@ -68,14 +68,19 @@ class Product:
         for block in range(self.shape.depth_blocks):
             for place in range(QUAD):
                 rows = [
-                    self._parts(sequence, lanes.value_in_quad(value, place, held), self.a)
+                    self._parts(sequence, lanes.value_in_quad(value, place, factor_type), self.a)
                     for value in a[block * row_blocks : (block + 1) * row_blocks]
                 ]
-                others = [lanes.plus(columns, QUAD * odd + place) for odd in range(2)]
+                column_lanes = [lanes.plus(columns, QUAD * odd + place) for odd in range(2)]
                 for n in range(self.shape.column_blocks):
                     value = b[n * self.shape.depth_blocks + block]
-                    found = [lanes.value_of_lane(value, lane, held) for lane in others]
-                    pair = [self._parts(sequence, one, self.b) for one in found]
+                    column_values = [
+                        lanes.value_of_lane(value, lane, factor_type) for lane in column_lanes
+                    ]
+                    pair = [
+                        self._parts(sequence, column_value, self.b)
+                        for column_value in column_values
+                    ]
                     for r, row in enumerate(rows):
                         for odd, column in enumerate(pair):
                             to = 2 * (n * row_blocks + r) + odd
@@ -125,7 +130,7 @@ class Product:
         type_, factor = D.F32, _FACTORS[self.b]
         if self.total is D.S32:
             type_ = D.S32 if self.a == "s8" else D.U32
-        together, found = shape.rows // EDGE, list[Register]()
+        together, results = shape.rows // EDGE, list[Register]()
         each = size.depth_blocks * shape.depth // size.depth
         for n in range(size.column_blocks):
             for first in range(0, size.row_blocks, together):
@@ -155,8 +160,8 @@ class Product:
                         sequence.emit(Op.ADD_SAT, D.S32, *pair)
                         for pair in zip(totals, addends, strict=True)
                     ]
-                found += totals
-        return pack(sequence, found, self.result) if self.result is D.F16 else found
+                results += totals
+        return pack(sequence, results, self.result) if self.result is D.F16 else results
 
     def _parts(self, sequence: Sequence, value: Register, kind: str) -> list[Register]:
         """Return the parts of a register that single steps use."""
@@ -172,8 +177,8 @@ class Product:
     ) -> Operand:
         for x, y in zip(row, column, strict=True):
             if self.shape.bits == 1:
-                both = sequence.emit(self.logic, D.B32, x, y)
-                total = sequence.emit(Op.ADD, D.U32, total, sequence.emit(Op.POPC, D.B32, both))
+                combined = sequence.emit(self.logic, D.B32, x, y)
+                total = sequence.emit(Op.ADD, D.U32, total, sequence.emit(Op.POPC, D.B32, combined))
             elif self.total is D.S32:
                 signs = [D.S32 if kind[0] == "s" else D.U32 for kind in (self.a, self.b)]
                 total = sequence.emit(Op.DP4A, signs[0], x, y, total, source_type=signs[1])
@@ -197,11 +202,11 @@ def unpack(sequence: Sequence, registers: Many[Operand], type_: DataType) -> lis
     """Return the elements of C; those of F16 as binary32."""
     if type_ is not D.F16:
         return list(registers)
-    found: list[Operand] = []
+    elements: list[Operand] = []
     for packed in registers:
         upper = sequence.emit(Op.SHR, D.U32, packed, Literal(16))
-        found += [single(sequence, half, D.F16) for half in (packed, upper)]
-    return found
+        elements += [single(sequence, half, D.F16) for half in (packed, upper)]
+    return elements
 
 
 def pack(sequence: Sequence, totals: Many[Operand], type_: DataType) -> list[Register]:

@@ -37,11 +37,11 @@ class _Places:
 
     def source(self, upper: int | Register, place: int | Register) -> Register:
         """Return the lane of the same product with this place in its quad; ``upper`` is 0 or 16."""
-        found = self._quad
+        lane = self._quad
         for part in (upper, place):
-            more = Literal(part) if isinstance(part, int) else part
-            found = self._sequence.emit(Op.ADD, D.U32, found, more)
-        return found
+            step = Literal(part) if isinstance(part, int) else part
+            lane = self._sequence.emit(Op.ADD, D.U32, lane, step)
+        return lane
 
     def element(
         self, words: tuple[Operand, ...], lane: Register, index: int | Register
@@ -51,11 +51,13 @@ class _Places:
         low, high = (
             sequence.convert(self.lanes.value_of_lane(word, lane), D.U32, D.U64) for word in words
         )
-        both = sequence.emit(Op.OR, D.B64, sequence.emit(Op.SHL, D.B64, high, Literal(32)), low)
+        joined_words = sequence.emit(
+            Op.OR, D.B64, sequence.emit(Op.SHL, D.B64, high, Literal(32)), low
+        )
         by: Operand = Literal(_HALF * index) if isinstance(index, int) else index
         if isinstance(index, Register):
             by = sequence.emit(Op.SHL, D.B32, index, Literal(_HALF.bit_length() - 1))
-        half = sequence.convert(sequence.emit(Op.SHR, D.U64, both, by), D.U64, D.U32)
+        half = sequence.convert(sequence.emit(Op.SHR, D.U64, joined_words, by), D.U64, D.U32)
         return single(sequence, half, D.F16)
 
 
@@ -88,8 +90,10 @@ def _multiply(
     totals = unpack(sequence, z, type_)
     for i, k in product(range(_ELEMENTS), range(_DEPTH)):
         at_row, at_column = (i >> 1 & 1, i & 5) if wide else (0, i)
-        factors = left[at_row, k], right[at_column, k]
-        totals[i] = sequence.emit(Op.FMA, D.F32, *factors, totals[i], rounding=Rounding.RN)
+        left_factor, right_factor = left[at_row, k], right[at_column, k]
+        totals[i] = sequence.emit(
+            Op.FMA, D.F32, left_factor, right_factor, totals[i], rounding=Rounding.RN
+        )
     fragments.assign(sequence, to, pack(sequence, totals, type_), D.B32)
 
 

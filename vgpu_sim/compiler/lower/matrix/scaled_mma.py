@@ -54,8 +54,11 @@ def _multiply(
         sequence = Sequence(builder)
         left, right = small_floats.common_formats(a_type, b_type)
         x, y = (
-            tuple(small_floats.place_in_bytes(sequence, register, kind, held) for register in part)
-            for part, kind, held in ((x, a_type, left), (y, b_type, right))
+            tuple(
+                small_floats.place_in_bytes(sequence, register, kind, common_kind)
+                for register in part
+            )
+            for part, kind, common_kind in ((x, a_type, left), (y, b_type, right))
         )
         blocks = [Block(x, y)]
         power = -small_floats.exponent(a_type, left) - small_floats.exponent(b_type, right)
@@ -85,11 +88,13 @@ def _split(builder: Builder, block: Block) -> list[Block]:
     sequence, lanes = Sequence(builder), Lanes(builder)
     is_upper = sequence.emit(Op.SHR, D.U32, lanes.index_in_quad(), Literal(1))
     upper = sequence.emit(Op.SUB, D.U32, Literal(0), is_upper)
-    found = []
+    blocks = []
     for mask in (sequence.emit(Op.NOT, D.B32, upper), upper):
-        kept = tuple(sequence.emit(Op.AND, D.B32, register, mask) for register in block.a)
-        found.append(Block(kept, block.b))
-    return found
+        masked_registers = tuple(
+            sequence.emit(Op.AND, D.B32, register, mask) for register in block.a
+        )
+        blocks.append(Block(masked_registers, block.b))
+    return blocks
 
 
 def _selected(
@@ -112,25 +117,25 @@ def _selected(
         ("byte-id", "thread-id"), selectors, (bytes_, threads), strict=True
     ):
         if isinstance(selector, Literal) and selector.bits not in allowed:
-            wanted = " or ".join(map(str, allowed))
-            raise Invalid(f"{name} is {selector.bits}, but it must be {wanted}")
+            allowed_list = " or ".join(map(str, allowed))
+            raise Invalid(f"{name} is {selector.bits}, but it must be {allowed_list}")
     return Selected(word, *selectors)
 
 
 def _forms(kind: str, size: str, scale: str, types: tuple[str, ...] = ()) -> tuple[Form, ...]:
     """Return the dense and the sparse form of a kind."""
-    found = []
+    forms = []
     words = "atype.btype" if types else "e2m1.e2m1"
     slot = f".scale_vec::{size}" if kind == "mxf4nvf4" else f"{{.scale_vec::{size}}}"
-    rest = f"row.col.kind::{kind}.block_scale{slot}.f32.{words}.f32.{scale}"
+    ending = f"row.col.kind::{kind}.block_scale{slot}.f32.{words}.f32.{scale}"
     for sparse, head in ((False, "mma"), (True, "mma.sp::ordered_metadata")):
         shape = f"m16n8k{(32 if types else 64) << sparse}"
         lower = partial(_multiply, shape=shape, size=size, scale=scale)
         middle = "metadata, selector, " if sparse else ""
         operands = f"d, a, b, c, {middle}scale-a, select-a, scale-b, select-b"
-        pattern = f"{head}.sync.aligned.{shape}.{rest}"
-        found.append(Form(pattern, operands, Op.MMA, lower, types, _NOTE))
-    return tuple(found)
+        pattern = f"{head}.sync.aligned.{shape}.{ending}"
+        forms.append(Form(pattern, operands, Op.MMA, lower, types, _NOTE))
+    return tuple(forms)
 
 
 FORMS: Final = (

@@ -54,8 +54,8 @@ def _floats(shape: str, factors: str, total: str) -> Form:
     return _form(pattern, shape, total, factors)
 
 
-def _narrow(rest: str, total: str, types: tuple[str, ...]) -> Form:
-    pattern = f"{rest}.{total}.atype.btype.{total}"
+def _narrow(head: str, total: str, types: tuple[str, ...]) -> Form:
+    pattern = f"{head}.{total}.atype.btype.{total}"
     return _form(pattern, "m16n8k64", total, types=types)
 
 

@@ -52,34 +52,36 @@ class Metadata:
         place = lanes.index_in_quad()
         pair = sequence.emit(Op.SHR, D.U32, place, Literal(1))
         odd = sequence.emit(Op.AND, D.B32, place, Literal(1))
-        found = []
+        registers = []
         for block in range(len(stored) // _ROW_HALVES):
             for half in range(2):
                 source = lanes.plus(pair, 2 * half)
                 for upper in range(_ROW_HALVES):
-                    held = stored[_ROW_HALVES * block + upper]
-                    units = lanes.value_in_quad(held, source, D.B32)
+                    stored_register = stored[_ROW_HALVES * block + upper]
+                    units = lanes.value_in_quad(stored_register, source, D.B32)
                     word = lanes.value_in_quad(self.register, self._thread(block, upper), D.B32)
                     if self.unit_bits == _HALF_BITS:
                         first = _HALF_BITS * upper + 2 * QUAD * half
                         places = self._from(sequence, word, first, lanes.times(pair, QUAD))
-                        found.append(self._halves(sequence, units, places, odd))
+                        registers.append(self._halves(sequence, units, places, odd))
                     else:
                         first = QUAD * QUAD * half
                         places = self._from(sequence, word, first, lanes.times(place, QUAD))
-                        found.append(self._bytes(sequence, units, places, odd))
-        return found
+                        registers.append(self._bytes(sequence, units, places, odd))
+        return registers
 
     def _thread(self, block: int, upper: int) -> int:
         """Return the lane of a quad that holds the metadata of a register of stored units."""
         place = block if self.unit_bits == _HALF_BITS else _ROW_HALVES * block + upper
         return self.threads * self.selector + place
 
-    def _from(self, sequence: Sequence, word: Operand, first: int, more: Register) -> Register:
+    def _from(
+        self, sequence: Sequence, word: Operand, first: int, lane_offset: Register
+    ) -> Register:
         """Return metadata from a bit on: its lowest four bits place two units."""
-        amount: Operand = more
+        amount: Operand = lane_offset
         if first:
-            amount = sequence.emit(Op.ADD, D.U32, more, Literal(first))
+            amount = sequence.emit(Op.ADD, D.U32, lane_offset, Literal(first))
         return sequence.emit(Op.SHR, D.U32, word, amount)
 
     def _halves(
@@ -129,9 +131,9 @@ def metadata_of(
     units = depth * element_bits // unit_bits
     if not isinstance(selector, tree.Integer):
         raise Invalid("the sparsity selector must be an integer constant")
-    found = Metadata(register, selector.value, unit_bits, units)
-    last = QUAD // found.threads - 1
+    metadata = Metadata(register, selector.value, unit_bits, units)
+    last = QUAD // metadata.threads - 1
     if selector.value > last:
         allowed = f"at most {last}" if last else "0"
         raise Invalid(f"the sparsity selector is {selector.value}, but it must be {allowed}")
-    return found
+    return metadata

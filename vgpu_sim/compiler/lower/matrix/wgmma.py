@@ -45,8 +45,12 @@ def _multiply(
     builder, sequence = context.builder, Sequence(context.builder)
     a_type, b_type = match.get("atype") or factors, match.get("btype") or factors
     rows, (columns, size) = _WARP_ROWS, map(int, match[depth][4:].split("k"))
-    d, a, b, *rest = context.operands
-    sparse, (scale_d, *immediates) = (rest[:2], rest[2:]) if "sp" in match else ([], rest)
+    d, a, b, *remaining_operands = context.operands
+    sparse, (scale_d, *immediates) = (
+        (remaining_operands[:2], remaining_operands[2:])
+        if "sp" in match
+        else ([], remaining_operands)
+    )
     in_registers = isinstance(a, tree.Vector)
     negated, across_a, across_b = _immediates(immediates, in_registers)
     count = rows * columns // 32 // (2 if total == "f16" else 1)
@@ -67,7 +71,7 @@ def _multiply(
         bits = fragments.BITS[a_type]
         x = metadata_of(metadata, sparse[1], bits, size).expand(builder, x)
     right = SharedMatrix(builder, values.source(context, b, D.B64), lane, across_b)
-    found = list[Register]()
+    results = list[Register]()
     # Columns are multiplied as soon as they are loaded, which keeps few values alive. Of other
     # products, conversions of A would be repeated.
     together = _PAIR if a_type == b_type or a_type[1:] == "8" else columns
@@ -75,34 +79,39 @@ def _multiply(
         count = min(together, columns - first)
         y = list[Register]()
         for n in range(first, first + count, _PAIR):
-            held = 4 if n + EDGE < columns else 2
+            register_count = 4 if n + EDGE < columns else 2
             steps = [
-                right.load(Literal(n // _PAIR), rows_first=False, count=held, step=step)
+                right.load(Literal(n // _PAIR), rows_first=False, count=register_count, step=step)
                 for step in range(2 if sparse else 1)
             ]
-            y += [part for k in range(0, held, 2) for one in steps for part in one[k : k + 2]]
+            y += [
+                part
+                for k in range(0, register_count, 2)
+                for step_registers in steps
+                for part in step_registers[k : k + 2]
+            ]
         shape = Shape(rows, count, size, fragments.BITS[a_type])
         product = Product(shape, a_type, b_type, TOTALS[total], TOTALS[total], "satfinite" in match)
         each = len(to) * first // columns
         part = z[each : each + len(to) * count // columns]
-        found += product.multiply(builder, x, y, part)
-    fragments.assign(sequence, to, found, D.B32)
+        results += product.multiply(builder, x, y, part)
+    fragments.assign(sequence, to, results, D.B32)
 
 
-def _immediates(given: Many[tree.Operand], in_registers: bool) -> tuple[bool, bool, bool]:
+def _immediates(immediates: Many[tree.Operand], in_registers: bool) -> tuple[bool, bool, bool]:
     """Check the immediate operands; return whether the product is negated, and whether A and B
     are contiguous along M and N instead of K.
     """
-    if not given:
+    if not immediates:
         return False, False, False
-    scales, turns = given[:2], given[2:]
+    scales, turns = immediates[:2], immediates[2:]
     numbers = [_constant(operand, (-1, 1)) for operand in scales]
     across = [bool(_constant(operand, (0, 1))) for operand in turns]
     if not across:
         return numbers[0] != numbers[1], False, False
     if len(across) != (1 if in_registers else 2):
-        wanted = len(scales) + 4 + (1 if in_registers else 2)
-        raise Invalid(f"wgmma takes {wanted} operands here")
+        operand_count = len(scales) + 4 + (1 if in_registers else 2)
+        raise Invalid(f"wgmma takes {operand_count} operands here")
     return numbers[0] != numbers[1], len(across) == 2 and across[0], across[-1]
 
 
@@ -117,10 +126,10 @@ def _constant(operand: tree.Operand, allowed: tuple[int, int]) -> int:
 
 def _destinations(context: Context, d: tree.Operand, count: int) -> tuple[Register, ...]:
     """Return D's registers, which are read too. One may occur twice: the last write counts."""
-    found = fragments.elements(d, count)
-    if any(isinstance(part, tree.Sink) for part in found):
+    parts = fragments.elements(d, count)
+    if any(isinstance(part, tree.Sink) for part in parts):
         raise Invalid("'_' cannot stand for a register of D, which is read too")
-    return tuple(values.destination(context, part, D.B32) for part in found)
+    return tuple(values.destination(context, part, D.B32) for part in parts)
 
 
 def _addends(context: Context, d: Many[Register], scale_d: tree.Operand) -> list[Operand]:

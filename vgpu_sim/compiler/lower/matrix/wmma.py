@@ -66,12 +66,12 @@ def _factor(which: str, shape: str, type_: str) -> _Tile:
     step = QUAD * size.each
     depths = range(0, size.depth, step)
     if which == "a":
-        edge, straight, other = size.rows, "row", "col"
+        edge, straight, other_layout = size.rows, "row", "col"
         groups = tuple((row, k) for k in depths for row in range(0, edge, EDGE))
     else:
-        edge, straight, other = size.columns, "col", "row"
+        edge, straight, other_layout = size.columns, "col", "row"
         groups = tuple((column, k) for column in range(0, edge, EDGE) for k in depths)
-    leading = {straight: size.depth, other: edge}
+    leading = {straight: size.depth, other_layout: edge}
     registers = _FACTOR_REGISTERS if type_ == "f16" else len(groups)
     return _Tile(size.bits, size.each, groups, straight, leading, registers)
 
@@ -93,8 +93,8 @@ class _Memory:
     ) -> None:
         self._builder, self._tile = context.builder, tile
         self.sequence = sequence = Sequence(context.builder)
-        said = Space[(match.get("tile") or "generic").partition("::")[0].upper()]
-        self._space = space_of(context, where[0], said)
+        stated_space = Space[(match.get("tile") or "generic").partition("::")[0].upper()]
+        self._space = space_of(context, where[0], stated_space)
         self._type = UNSIGNED[32 if self._space is Space.SHARED else 64]
         layout = match.get("layout") or tile.straight
         self.straight = layout == tile.straight
@@ -131,15 +131,15 @@ class _Memory:
         """
         tile, lines = self._tile, {0: self._start}
         for across, along in tile.groups:
-            found = []
+            element_places = []
             for next_ in range(1 if self.straight else tile.each):
                 outer, inner = across, along + next_
                 if not self.straight:
                     outer, inner = inner, outer
                 if outer not in lines:
                     lines[outer] = self._beyond(self._start, Literal(outer))
-                found.append((lines[outer], self._displacement + inner * tile.bits // 8))
-            yield tuple(found)
+                element_places.append((lines[outer], self._displacement + inner * tile.bits // 8))
+            yield tuple(element_places)
 
     def load(self, type_: DataType, place: Place, *to: Register) -> None:
         """Load adjacent elements from ``place`` to the registers ``to``."""
@@ -153,15 +153,15 @@ class _Memory:
             vector=len(to),
         )
 
-    def store(self, type_: DataType, place: Place, *what: Operand) -> None:
-        """Store ``what`` as adjacent elements at ``place``."""
+    def store(self, type_: DataType, place: Place, *elements: Operand) -> None:
+        """Store ``elements`` as adjacent elements at ``place``."""
         self._builder.emit(
             Op.ST,
             type=type_,
-            srcs=(place[0], *what),
+            srcs=(place[0], *elements),
             space=self._space,
             displacement=place[1],
-            vector=len(what),
+            vector=len(elements),
         )
 
 
@@ -170,7 +170,7 @@ def _load(context: Context, form: Form, match: Match, *, tile: _Tile) -> None:
     data, *where = context.operands
     to = fragments.destinations(context, data, tile.registers, tile.held)
     memory = _Memory(context, match, tile, tuple(where))
-    sequence, found = memory.sequence, list[Register]()
+    sequence, loaded = memory.sequence, list[Register]()
     for places in memory.places():
         count = 1 if tile.packed and memory.straight else tile.each
         parts = [context.builder.scratch_register(tile.held.bits) for _ in range(count)]
@@ -181,8 +181,8 @@ def _load(context: Context, form: Form, match: Match, *, tile: _Tile) -> None:
                 memory.load(UNSIGNED[tile.bits], place, part)
             if tile.packed:
                 parts = [_join_parts(sequence, parts, tile.bits)]
-        found += parts
-    copies = found * (tile.registers // len(found))
+        loaded += parts
+    copies = loaded * (tile.registers // len(loaded))
     fragments.assign(sequence, to, copies, tile.held)
 
 
@@ -196,12 +196,12 @@ def _join_parts(sequence: Sequence, parts: list[Register], bits: int) -> Registe
 
 def _store(context: Context, form: Form, match: Match, *, tile: _Tile) -> None:
     """Lower ``wmma.store``."""
-    first, data, *more = context.operands
-    what = list(fragments.sources(context, data, tile.registers, tile.held))
-    memory = _Memory(context, match, tile, (first, *more))
+    first, data, *stride_operands = context.operands
+    sources = list(fragments.sources(context, data, tile.registers, tile.held))
+    memory = _Memory(context, match, tile, (first, *stride_operands))
     each = 1 if tile.packed else tile.each
     for places in memory.places():
-        parts, what = what[:each], what[each:]
+        parts, sources = sources[:each], sources[each:]
         if memory.straight:
             memory.store(tile.held, places[0], *parts)
             continue
@@ -269,15 +269,15 @@ def _moves() -> Iterator[Form]:
                 yield from _both(pattern, "r, [p]", Op.LD, partial(_load, tile=tile))
     for shape, total in _accumulators():
         tile = _accumulator(shape, total)
-        rest = f"sync.aligned.layout.{shape}{{.tile}}.{total}"
-        yield from _both(f"wmma.load.c.{rest}", "r, [p]", Op.LD, partial(_load, tile=tile))
-        yield from _both(f"wmma.store.d.{rest}", "[p], r", Op.ST, partial(_store, tile=tile))
+        ending = f"sync.aligned.layout.{shape}{{.tile}}.{total}"
+        yield from _both(f"wmma.load.c.{ending}", "r, [p]", Op.LD, partial(_load, tile=tile))
+        yield from _both(f"wmma.store.d.{ending}", "[p], r", Op.ST, partial(_store, tile=tile))
 
 
 def _both(pattern: str, operands: str, op: Op, lower: Lower) -> Iterator[Form]:
     """Yield a form without and with a stride."""
-    for given in (operands, f"{operands}, stride"):
-        yield Form(pattern, given, op, lower, isa="for each row or element of the fragment")
+    for operand_list in (operands, f"{operands}, stride"):
+        yield Form(pattern, operand_list, op, lower, isa="for each row or element of the fragment")
 
 
 def _products() -> Iterator[Form]:

@@ -64,13 +64,13 @@ class CallGraph:
         defined = {f.name: f for f in functions if f.body is not None and not f.is_entry}
         self.functions: dict[str, tree.Function] = {
             **defined,
-            **{one.name: defined[one.aliasee] for one in aliases if one.aliasee in defined},
+            **{alias.name: defined[alias.aliasee] for alias in aliases if alias.aliasee in defined},
         }
         self._numbers = dict(file.numbers) if file else number(defined)
         self._calls = {name: self._calls_of(f) for name, f in defined.items()}
-        taken = self._address_taken(functions, variables)
-        taken |= file.taken if file else set()
-        self.addressed = tuple(name for name in defined if name in taken)
+        address_taken = self._address_taken(functions, variables)
+        address_taken |= file.taken if file else set()
+        self.addressed = tuple(name for name in defined if name in address_taken)
         self._recursive: set[str] = set()
         self._sizes: dict[str, int] = {}
         self._depths: dict[str, int] = {}
@@ -104,16 +104,16 @@ class CallGraph:
 
     def reachable_functions(self, body: tree.Block) -> list[tree.Function]:
         """Return the functions that a body may call, directly or indirectly."""
-        found: dict[str, tree.Function] = {}
+        reached: dict[str, tree.Function] = {}
         pending = [self._calls_in(body)]
         while pending:
             calls = pending.pop()
             for name in (*calls.names, *(self.addressed if calls.indirect else ())):
                 function = self.functions[name]
-                if name not in found and function.body is not None:
-                    found[name] = function
+                if name not in reached and function.body is not None:
+                    reached[name] = function
                     pending.append(self._calls[function.name])
-        return list(found.values())
+        return list(reached.values())
 
     def moves_stack(self, body: tree.Block) -> bool:
         """True if a body itself allocates, saves or restores stack memory."""
@@ -142,17 +142,17 @@ class CallGraph:
     def _address_taken(
         self, functions: Sequence[tree.Function], variables: Sequence[tree.Variable]
     ) -> set[str]:
-        taken: set[str] = set()
+        used_names: set[str] = set()
         for variable in variables:
             if variable.initial is not None:
-                taken |= names.in_value(variable.initial)
+                used_names |= names.in_value(variable.initial)
         for function in functions:
             if function.body is None:
                 continue
             for instruction in names.instructions(function.body):
                 if instruction.opcode != "call":
-                    taken |= names.in_operands(instruction.operands)
-        return {self.functions[name].name for name in taken if name in self.functions}
+                    used_names |= names.in_operands(instruction.operands)
+        return {self.functions[name].name for name in used_names if name in self.functions}
 
     def _edges(self) -> dict[str, tuple[str, ...]]:
         return {

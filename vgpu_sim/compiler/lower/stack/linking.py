@@ -76,7 +76,7 @@ def link(builder: Builder, program: Program) -> int:
 
     def expand(word: int, instruction: Instruction) -> list[Instruction]:
         words = [instruction] if word else start
-        return [placed for one in words for placed in _resolve(one, places)]
+        return [placed for original in words for placed in _resolve(original, places)]
 
     builder.rewrite(expand)
     return begin if stack.used else end
@@ -96,12 +96,12 @@ def _check_alignment(frame: Frame, placed: Collection[str]) -> None:
 
 
 def _variables(frame: Frame) -> list[LocalVariable]:
-    found, pending = [], [frame]
+    variables, pending = [], [frame]
     while pending:
-        one = pending.pop()
-        found += one.variables
-        pending += one.inner
-    return found
+        inner_frame = pending.pop()
+        variables += inner_frame.variables
+        pending += inner_frame.inner
+    return variables
 
 
 def _place(frame: Frame, start: int, named: set[str], places: dict[str, int]) -> int:
@@ -122,17 +122,17 @@ def _place(frame: Frame, start: int, named: set[str], places: dict[str, int]) ->
 
 def _resolve(instruction: Instruction, places: _Places) -> list[Instruction]:
     """Replace symbols by numbers or by places on the stack."""
-    found = next((s for s in instruction.srcs if isinstance(s, Symbol) and s.name in places), None)
-    if found is None:
+    symbol = next((s for s in instruction.srcs if isinstance(s, Symbol) and s.name in places), None)
+    if symbol is None:
         return [instruction]
-    name, addend = found.name, found.addend
+    name, addend = symbol.name, symbol.addend
     if name in places.relative:
-        return _on_stack(instruction, found, *places.relative[name])
+        return _on_stack(instruction, symbol, *places.relative[name])
     number = places.sizes[name] if name in places.sizes else places.fixed[name] + addend
     bits = 32 if symbol_of_access(instruction) is not None else instruction.type.bits
     literal = Literal(number & ((1 << bits) - 1))
     return [
-        replace(instruction, srcs=tuple(literal if s is found else s for s in instruction.srcs))
+        replace(instruction, srcs=tuple(literal if s is symbol else s for s in instruction.srcs))
     ]
 
 

@@ -110,16 +110,16 @@ class Program:
 
         ``interface`` is called to create the function's arguments and results.
         """
-        found = self.bodies.get(function.name)
-        if found is None:
+        body = self.bodies.get(function.name)
+        if body is None:
             builder = self.builder
             with builder.use_owner(NO_OWNER):
                 inputs, outputs = interface(self.new_frame())
                 site = builder.new_register(32)
-            found = Body(function, len(self.bodies) + 1, inputs, outputs, site)
-            self.bodies[function.name] = found
-            self.pending.append(found)
-        return found
+            body = Body(function, len(self.bodies) + 1, inputs, outputs, site)
+            self.bodies[function.name] = body
+            self.pending.append(body)
+        return body
 
 
 Interface = tuple[tuple[Value, ...], tuple[Value, ...]]

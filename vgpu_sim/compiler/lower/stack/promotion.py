@@ -61,8 +61,8 @@ def _promotable(code: list[Instruction], known: dict[str, LocalVariable]) -> Ite
     lost: set[str] = set()
     for instruction in code:
         base = symbol_of_access(instruction)
-        rest = instruction.srcs if base is None else instruction.srcs[1:]
-        lost.update(source.name for source in rest if isinstance(source, Symbol))
+        other_sources = instruction.srcs if base is None else instruction.srcs[1:]
+        lost.update(source.name for source in other_sources if isinstance(source, Symbol))
         if base is None or base.name not in known:
             continue
         named = list(_pieces(instruction, base))

@@ -167,10 +167,10 @@ class _Liveness:
         return blocks
 
     def _solve(self) -> None:
-        before: list[list[int]] = [[] for _ in self._blocks]
+        predecessors: list[list[int]] = [[] for _ in self._blocks]
         for index, block in enumerate(self._blocks):
             for successor in block.successors:
-                before[successor].append(index)
+                predecessors[successor].append(index)
         waiting = list(range(len(self._blocks)))
         queued = set(waiting)
         while waiting:
@@ -180,7 +180,9 @@ class _Liveness:
             live = self._live_in(block)
             if live != block.live_in:
                 block.live_in = live
-                fresh = [one for one in before[index] if one not in queued]
+                fresh = [
+                    predecessor for predecessor in predecessors[index] if predecessor not in queued
+                ]
                 waiting += fresh
                 queued.update(fresh)
 

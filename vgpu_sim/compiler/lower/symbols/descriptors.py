@@ -25,5 +25,7 @@ def find_launched(module: tree.Module) -> Iterable[str]:
     if any(variable.name == LAUNCHES for variable in module.variables):
         used = [names.find_used(f.body) for f in module.functions if f.body is not None]
         yield from (
-            f.name for f in module.functions if f.is_entry and any(f.name in some for some in used)
+            f.name
+            for f in module.functions
+            if f.is_entry and any(f.name in used_names for used_names in used)
         )

@@ -34,10 +34,10 @@ class Refusal(Exception):
 
 
 class Unsupported(Refusal):
-    """PTX that is not supported yet. ``what`` is the subject of the message."""
+    """PTX that is not supported yet. ``feature`` is the subject of the message."""
 
-    def __init__(self, what: str, at: Positioned | None = None) -> None:
-        super().__init__(f"{what} is not supported yet", at)
+    def __init__(self, feature: str, at: Positioned | None = None) -> None:
+        super().__init__(f"{feature} is not supported yet", at)
 
 
 class Invalid(Refusal):

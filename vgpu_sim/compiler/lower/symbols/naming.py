@@ -25,9 +25,9 @@ class Names(Generic[Declared]):
     _least: dict[str, int] = field(default_factory=dict)
 
     def declare(
-        self, name: str, what: Declared, at: Positioned | None = None, count: int | None = None
+        self, name: str, meaning: Declared, at: Positioned | None = None, count: int | None = None
     ) -> None:
-        """Declare ``name`` with the meaning ``what``.
+        """Declare ``name`` with the meaning ``meaning``.
 
         With ``count``, declare the names ``name0`` to ``name<count-1>`` instead.
 
@@ -37,11 +37,11 @@ class Names(Generic[Declared]):
         if self.has(name, count):
             raise Invalid(f"{name!r} is declared twice", at)
         if count is None:
-            self.names[name] = what
+            self.names[name] = meaning
             for prefix, number in _split_numbered(name):
                 self._least[prefix] = min(number, self._least.get(prefix, number))
         else:
-            self.families[name] = (what, count)
+            self.families[name] = (meaning, count)
             self._found.clear()
 
     def has(self, name: str, count: int | None = None) -> bool:

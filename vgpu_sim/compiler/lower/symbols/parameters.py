@@ -50,12 +50,12 @@ def lay_out(
     """
     parameters: list[Parameter] = []
     offset = 0
-    seen: set[str] = set()
+    declared_names: set[str] = set()
     for declared in function.parameters:
         try:
-            if declared.name in seen:
+            if declared.name in declared_names:
                 raise Invalid(f"{declared.name!r} is declared twice", declared)
-            seen.add(declared.name)
+            declared_names.add(declared.name)
             parameter = _place(declared, offset)
         except Refusal as refusal:
             findings.add(refusal, declared)
@@ -63,8 +63,8 @@ def lay_out(
         parameters.append(parameter)
         offset = parameter.offset + parameter.size
     if offset > limit:
-        what = f"the parameters have {offset} bytes (the limit is {limit})"
-        findings.add(Invalid(what), function)
+        message = f"the parameters have {offset} bytes (the limit is {limit})"
+        findings.add(Invalid(message), function)
     return tuple(parameters), offset
 
 

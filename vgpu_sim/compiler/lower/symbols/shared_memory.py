@@ -75,8 +75,10 @@ def lay_out(
     for variable, _ in unsized:
         offsets[variable.line, variable.column] = SharedVariable(end)
     if end > MAX_SHARED_BYTES_PER_BLOCK:
-        what = f"the shared variables have {end} bytes (the limit is {MAX_SHARED_BYTES_PER_BLOCK})"
-        findings.add(Invalid(what), used[-1])
+        message = (
+            f"the shared variables have {end} bytes (the limit is {MAX_SHARED_BYTES_PER_BLOCK})"
+        )
+        findings.add(Invalid(message), used[-1])
     return SharedMemory(offsets, end)
 
 

@@ -154,7 +154,7 @@ def place_of(
 def run(
     context: Context,
     code: tree.Function,
-    given: Many[Operand],
+    actuals: Many[Operand],
     results: Many[Register] = (),
     *,
     shared: bool = False,
@@ -165,13 +165,13 @@ def run(
     With ``shared``, all places share one body. The guard is as before.
     """
     builder, guard = context.builder, context.builder.guard
-    found = keep(context, Literal(0))
-    (library.call if shared else library.emit)(context, code, given, [found, *results])
-    trap(context, found, causes)
+    fault_code = keep(context, Literal(0))
+    (library.call if shared else library.emit)(context, code, actuals, [fault_code, *results])
+    trap(context, fault_code, causes)
     builder.guard = guard
 
 
-def trap(context: Context, found: Register, causes: Mapping[int, TrapCause] = CAUSES) -> None:
+def trap(context: Context, fault_code: Register, causes: Mapping[int, TrapCause] = CAUSES) -> None:
     """Emit traps for the codes that a register may hold, without a guard."""
     builder = context.builder
     for number, cause in causes.items():
@@ -181,7 +181,7 @@ def trap(context: Context, found: Register, causes: Mapping[int, TrapCause] = CA
                 Op.SETP,
                 type=D.U32,
                 dsts=(wrong, None),
-                srcs=(found, Literal(number)),
+                srcs=(fault_code, Literal(number)),
                 compare=Compare.EQ,
             )
         with builder.use_guard(Guard(wrong, False)):

@@ -74,8 +74,8 @@ def _take() -> tree.Function:
       shl.b32 %pos, %pos, 5; st.volatile.shared.b32 [%to], %pos;
       {ILLEGAL}
     """
-    given = "b32 %lane, b32 %to, b32 %columns"
-    return library.function("tessera.tensor.alloc", given, _REGISTERS, body, "b32 %code")
+    parameters = "b32 %lane, b32 %to, b32 %columns"
+    return library.function("tessera.tensor.alloc", parameters, _REGISTERS, body, "b32 %code")
 
 
 _PAIR_REGISTERS: Final = f"""
@@ -131,8 +131,10 @@ def _take_in_both() -> tree.Function:
       shl.b32 %pos, %pos, 5; st.volatile.shared.b32 [%to], %pos;
       {ILLEGAL}
     """
-    given = "b32 %lane, b32 %to, b32 %columns"
-    return library.function("tessera.tensor.alloc.pair", given, _PAIR_REGISTERS, body, "b32 %code")
+    parameters = "b32 %lane, b32 %to, b32 %columns"
+    return library.function(
+        "tessera.tensor.alloc.pair", parameters, _PAIR_REGISTERS, body, "b32 %code"
+    )
 
 
 def _free() -> tree.Function:
@@ -158,8 +160,8 @@ def _free() -> tree.Function:
       bra DONE; OUTSIDE: mov.b32 %code, {MEMORY};
       {ILLEGAL}
     """
-    given = "b32 %lane, b32 %address, b32 %columns"
-    return library.function("tessera.tensor.dealloc", given, _REGISTERS, body, "b32 %code")
+    parameters = "b32 %lane, b32 %address, b32 %columns"
+    return library.function("tessera.tensor.dealloc", parameters, _REGISTERS, body, "b32 %code")
 
 
 def _lane(context: Context) -> Operand:

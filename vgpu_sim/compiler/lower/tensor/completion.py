@@ -29,19 +29,19 @@ def commit(context: Context, form: Form, match: Match) -> None:
     where, *mask = context.operands
     shared = "shared::cluster" in match
     space, bits = (Space.SHARED, 32) if shared else (Space.GENERIC, 64)
-    given: list[Operand] = [whole_address(context, where, space)]
+    actuals: list[Operand] = [whole_address(context, where, space)]
     parameters, name = f"b{bits} %given", "tessera.tensor.commit"
     start = "mov.b32 %bar, %given;" if shared else "cvt.u32.u64 %bar, %given;"
     arrive = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%bar];"
     registers = ".reg .b32 %bar;"
     if mask:
-        given.append(values.source(context, mask[0], DataType.U16))
+        actuals.append(values.source(context, mask[0], DataType.U16))
         parameters += ", b16 %mask"
         registers += MULTICAST_REGISTERS
         arrive = for_each_block(arrive, ("%bar",))
     name += f".{bits}{'.multicast' * bool(mask)}"
     code = library.function(name, parameters, registers, f"{start} {arrive}")
-    library.emit(context, code, given)
+    library.emit(context, code, actuals)
 
 
 _ARRIVES: Final = "RED of the mbarrier's count"

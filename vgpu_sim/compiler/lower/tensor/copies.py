@@ -158,11 +158,11 @@ def _function(shape: _Shape, formats: str, *, pair: bool) -> tree.Function:
       {_on_both(loop, ("%at", "%there")) if pair else loop.replace("MAPS", "")}
       {BOTH}
     """
-    given = "b32 %address, b32 %low, b32 %high, b32 %size"
+    parameters = "b32 %address, b32 %low, b32 %high, b32 %size"
     name = (
         f"tessera.tensor.cp.{shape.rows}.{shape.chunks}.{shape.firsts[1]}{formats}{'.pair' * pair}"
     )
-    return library.function(name, given, _REGISTERS + _PAIR * pair, body, "b32 %code")
+    return library.function(name, parameters, _REGISTERS + _PAIR * pair, body, "b32 %code")
 
 
 def copy(context: Context, form: Form, match: Match, *, shape: str, formats: str) -> None:
@@ -176,10 +176,10 @@ def copy(context: Context, form: Form, match: Match, *, shape: str, formats: str
     builder.guard = None
     to = tensor_address(context, where)
     low, high = halves(context, values.source(context, descriptor, DataType.B64))
-    given = [to, low, high, keep(context, shared_size(context))]
+    actuals = [to, low, high, keep(context, shared_size(context))]
     builder.guard = guard
     code = _function(_SHAPES[shape], formats, pair=is_pair(match))
-    run(context, code, given, shared=True)
+    run(context, code, actuals, shared=True)
 
 
 def _form(shape: str, formats: str) -> Form:

@@ -37,12 +37,14 @@ ONE, PAIR, STATIONARY = "one", "pair", "stationary"
 """How a product uses tensor memory: that of one block, of two, or of one by ``.ws``."""
 
 
-def tests(kind: str, block: int, *, in_tensor: bool, way: str, sparse: bool, shifted: bool) -> str:
+def tests(
+    kind: str, block: int, *, in_tensor: bool, arrangement: str, sparse: bool, shifted: bool
+) -> str:
     """Return PTX that jumps to ILLEGAL unless the descriptor %idesc is legal. It stores N in %n,
     the columns of tensor memory that D has in %width, and in %small whether a matrix may begin at
     lane 16. With ``shifted``, the rows of A are shifted.
     """
-    zeros = _ZEROS[kind] & ~_REUSE if way == STATIONARY else _ZEROS[kind]
+    zeros = _ZEROS[kind] & ~_REUSE if arrangement == STATIONARY else _ZEROS[kind]
     if sparse and kind in SELECTS:
         zeros &= ~_SELECTOR
     parts = [
@@ -57,7 +59,7 @@ def tests(kind: str, block: int, *, in_tensor: bool, way: str, sparse: bool, shi
         parts += [_field(4, 2, _RESULTS[kind]), *_types(kind)]
     else:
         parts += _scaled(kind, block)
-    parts += _shape(kind, way, shifted=shifted)
+    parts += _shape(kind, arrangement, shifted=shifted)
     if kind in ("f8f6f4", "mxf8f6f4"):
         parts += [] if in_tensor else [_not_across(15, 7)]
         parts.append(_not_across(16, 10))
@@ -89,24 +91,24 @@ def _types(kind: str) -> list[str]:
     ]
 
 
-def _shape(kind: str, way: str, *, shifted: bool) -> list[str]:
+def _shape(kind: str, arrangement: str, *, shifted: bool) -> list[str]:
     """Return PTX that tests M and N / 8, which is %n, and stores %width / 8 and %small."""
     scaled = kind not in _RESULTS
-    first, bits, least = (27, 2, 7) if scaled else (24, 5, 4)
+    first, bits, shift = (27, 2, 7) if scaled else (24, 5, 4)
 
     def code(rows: int) -> int:
-        return rows >> least
+        return rows >> shift
 
     head = f"bfe.u32 %f, %idesc, {first}, {bits}; mov.b32 %width, %n; setp.ne.u32 %small, %n, %n;"
-    if way == STATIONARY:  # N is 64, 128 or 256; D's columns are in 128 / M parts
+    if arrangement == STATIONARY:  # N is 64, 128 or 256; D's columns are in 128 / M parts
         return [
             head,
             _field(first, bits, (code(32), code(64), code(128))),
             "popc.b32 %t0, %n; setp.ne.u32 %out, %t0, 1; @%out bra ILLEGAL;",
             "setp.lt.u32 %out, %n, 8; @%out bra ILLEGAL;",
-            f"mul.lo.u32 %width, %n, %f; shr.u32 %width, %width, {7 - least};",
+            f"mul.lo.u32 %width, %n, %f; shr.u32 %width, %width, {7 - shift};",
         ]
-    if way == PAIR:
+    if arrangement == PAIR:
         step = 3 if kind == "i8" else 1
         return [
             head,

@@ -134,12 +134,12 @@ def _second_half(
     with builder.use_guard(None):
         further = Sequence(builder).emit(Op.ADD, D.U32, address, Literal(step))
         further = keep(context, further)
-    other = place_of(context, further, warp, columns, 16)
+    upper_place = place_of(context, further, warp, columns, 16)
     with builder.use_guard(None):
         sequence = Sequence(builder)
         lane = special.s2r(context, SpecialRegister.LANEID)
         upper = sequence.emit(Op.SHR, D.U32, lane, Literal(4))
-        distance = sequence.emit(Op.SUB, D.U32, other, place)
+        distance = sequence.emit(Op.SUB, D.U32, upper_place, place)
         at = sequence.emit(Op.MAD, D.U32, upper, distance, place, mode=MulMode.LO)
         return keep(context, at)
 

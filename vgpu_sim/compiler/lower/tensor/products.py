@@ -79,10 +79,10 @@ class _Variant:
     @property
     def flags(self) -> int:
         """The flags of TMMA that are known when the kernel is compiled, except the power of two."""
-        found = KINDS.index(self.kind) | self.block << _SCALES_SHIFT | _IN_TENSOR * self.in_tensor
-        found |= _PAIR * (self.way == instruction_descriptors.PAIR)
-        found |= _STATIONARY * (self.way == instruction_descriptors.STATIONARY)
-        return found | _SPARSE * self.sparse | _SHIFTED * self.shifted | _ZEROED * self.zeroed
+        bits = KINDS.index(self.kind) | self.block << _SCALES_SHIFT | _IN_TENSOR * self.in_tensor
+        bits |= _PAIR * (self.way == instruction_descriptors.PAIR)
+        bits |= _STATIONARY * (self.way == instruction_descriptors.STATIONARY)
+        return bits | _SPARSE * self.sparse | _SHIFTED * self.shifted | _ZEROED * self.zeroed
 
 
 def descriptor_test(high: str) -> str:
@@ -123,7 +123,7 @@ def _tests(variant: _Variant) -> tree.Function:
         kind,
         variant.block,
         in_tensor=variant.in_tensor,
-        way=variant.way,
+        arrangement=variant.way,
         sparse=variant.sparse,
         shifted=variant.shifted,
     )
@@ -141,11 +141,11 @@ def _tests(variant: _Variant) -> tree.Function:
       {BOTH}
       {_SATURATED if kind == "i8" else ""}
     """
-    given = "b32 %d, b32 %a_low, b32 %a_high, b32 %b_high, b32 %idesc, b32 %sa, b32 %sb"
+    parameters = "b32 %d, b32 %a_low, b32 %a_high, b32 %b_high, b32 %idesc, b32 %sa, b32 %sb"
     registers = f"{TESTED} .reg .b32 %n, %f, %wide, %width, %word; .reg .pred %small;"
     registers += PAIR_REGISTERS if pair else ""
-    given += ", b32 %metadata, b32 %zeros_high"
-    return library.function(variant.name, given, registers, body, "b32 %code, b32 %places")
+    parameters += ", b32 %metadata, b32 %zeros_high"
+    return library.function(variant.name, parameters, registers, body, "b32 %code, b32 %places")
 
 
 _SATURATES: Final = 8
@@ -189,10 +189,10 @@ def halves(context: Context, whole: Operand) -> tuple[Register, Register]:
     return keep(context, low), keep(context, high)
 
 
-def _shift(given: list[tree.Operand], kind: str) -> int:
-    if not given:
+def _shift(scale_operands: list[tree.Operand], kind: str) -> int:
+    if not scale_operands:
         return 0
-    (operand,) = given
+    (operand,) = scale_operands
     if kind not in ("f16", "tf32"):
         raise Invalid("scale-input-d exists only for .kind::f16 and .kind::tf32")
     if not isinstance(operand, tree.Integer) or not 0 <= operand.value <= _MOST_SHIFT:
@@ -218,10 +218,10 @@ def _variant(match: Match, operands: Many[tree.Operand]) -> _Variant:
     kind = word.removeprefix("kind::")
     block, in_tensor = 0, isinstance(operands[1], tree.Memory)
     if kind in _BLOCKS:
-        found = _BLOCKS[kind].get(match.get("scales"))
-        if found is None:
+        block_size = _BLOCKS[kind].get(match.get("scales"))
+        if block_size is None:
             raise Invalid(f".kind::{kind} does not take .{match.get('scales') or 'block_scale'}")
-        block = found
+        block = block_size
     shifted = "ashift" in match
     if shifted and not in_tensor:
         raise Invalid(".ashift exists only for A in tensor memory")
@@ -234,29 +234,31 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
     """Lower mma."""
     begin(context, match)
     variant = _variant(match, context.operands)
-    d, a, b, *rest = context.operands
+    d, a, b, *remaining_operands = context.operands
     kind, nothing = variant.kind, Literal(0)
     guard, builder = context.builder.guard, context.builder
     builder.guard = None
-    metadata: Operand = tensor_address(context, rest.pop(0)) if variant.sparse else nothing
-    idesc = rest.pop(0)
+    metadata: Operand = (
+        tensor_address(context, remaining_operands.pop(0)) if variant.sparse else nothing
+    )
+    idesc = remaining_operands.pop(0)
     if kind == "i8" and isinstance(idesc, tree.Integer) and idesc.value & _SATURATES:
         raise Unsupported(".kind::i8 with bit 3 (saturation) of the instruction descriptor")
     scales: list[Operand] = [nothing, nothing]
     if kind in _BLOCKS:
-        scales = [tensor_address(context, rest.pop(0)) for _ in range(2)]
-    most = 2 * _MASK_WORDS
-    last: list[Operand] = [*scales, *[nothing] * (most - 2)]
-    if isinstance(rest[0], tree.Vector):
-        count = most if is_pair(match) else _MASK_WORDS
-        parts = fragments.sources(context, rest.pop(0), count, D.B32)
+        scales = [tensor_address(context, remaining_operands.pop(0)) for _ in range(2)]
+    mask_words = 2 * _MASK_WORDS
+    last: list[Operand] = [*scales, *[nothing] * (mask_words - 2)]
+    if isinstance(remaining_operands[0], tree.Vector):
+        count = mask_words if is_pair(match) else _MASK_WORDS
+        parts = fragments.sources(context, remaining_operands.pop(0), count, D.B32)
         last[:count] = [keep(context, part) for part in parts]
-    added = values.predicate_source(context, rest.pop(0))
+    added = values.predicate_source(context, remaining_operands.pop(0))
     zeros_high: Operand = nothing
-    if variant.way == instruction_descriptors.STATIONARY and rest:
-        last[:2] = halves(context, values.source(context, rest.pop(0), D.B64))
+    if variant.way == instruction_descriptors.STATIONARY and remaining_operands:
+        last[:2] = halves(context, values.source(context, remaining_operands.pop(0), D.B64))
         variant, zeros_high = replace(variant, zeroed=True), last[1]
-    shift = _shift(rest, kind)
+    shift = _shift(remaining_operands, kind)
     adds = keep(context, Sequence(builder).emit(Op.SELP, D.B32, Literal(_ADDS), nothing, added))
     to = tensor_address(context, d)
     left: tuple[Operand, Operand]
@@ -298,11 +300,13 @@ def _forms(sparse: str, first: str) -> tuple[Form, ...]:
     stationary = f"tcgen05.mma.ws.{sparse}group.product{{.buffer}}"
     scaled = f"tcgen05.mma.{sparse}group.scaled.block_scale{{.scales}}{{.collector}}"
     operands = (
-        *((product, f"{first}{more}, {{!}}p{last}") for more, last in _MASKS),
+        *((product, f"{first}{extra}, {{!}}p{last}") for extra, last in _MASKS),
         *((stationary, f"{first}, {{!}}p{last}") for last in ("", ", z")),
         (scaled, f"{first}, [s], [t], {{!}}p"),
     )
-    return tuple(Form(pattern, given, Op.TMMA, _multiply, isa=_NOTE) for pattern, given in operands)
+    return tuple(
+        Form(pattern, signature, Op.TMMA, _multiply, isa=_NOTE) for pattern, signature in operands
+    )
 
 
 _MASKS: Final = (("", ""), ("", ", n"), (", m", ", n"))

@@ -20,7 +20,7 @@ _KINDS: Final = {"texref": layout.TEXTURE, "surfref": layout.SURFACE, "samplerre
 
 def fetch(context: Context, form: Form, match: Match) -> None:
     """Lower tex."""
-    data, where, *rest = context.operands
+    data, where, *remaining_operands = context.operands
     geometry, texel = match["geometry"], match.get("texel") or match["packed"]
     choice = "level" if "of_level" in match else "grad" if "grad" in match else ""
     kind = DATA_TYPES[match["coordinate"]]
@@ -29,17 +29,17 @@ def fetch(context: Context, form: Form, match: Match) -> None:
     halves = texel if texel.startswith("f16") else ""
     width = DataType.B16 if texel == "f16" else DataType.B32
     to = handles.destinations(context, data, 2 if texel == "f16x2" else 4, width)
-    given = _place(context, where, geometry, kind)
+    actuals = _place(context, where, geometry, kind)
     count = _GRADIENTS[geometry]
     floats = (DataType.F32,) * sampling.COMPONENTS[geometry]
     if choice == "level":
-        given.append(values.source(context, rest[0], kind))
-    for one in rest if choice == "grad" else ():
-        if not isinstance(one, tree.Vector) or len(one.elements) != count:
+        actuals.append(values.source(context, remaining_operands[0], kind))
+    for gradient in remaining_operands if choice == "grad" else ():
+        if not isinstance(gradient, tree.Vector) or len(gradient.elements) != count:
             raise Invalid(f"expected a vector of {count} elements as a gradient")
-        given += handles.vector(context, one, count, floats)
+        actuals += handles.vector(context, gradient, count, floats)
     code = sampling.function(geometry, integers=kind is DataType.S32, choice=choice, halves=halves)
-    library.call(context, code, given, to)
+    library.call(context, code, actuals, to)
 
 
 def _place(context: Context, where: tree.Operand, geometry: str, type_: DataType) -> list[Operand]:
@@ -56,9 +56,9 @@ def gather(context: Context, form: Form, match: Match) -> None:
     data, where, *_ = context.operands
     geometry = match["gathered"]
     to = handles.destinations(context, data, 4, DataType.B32)
-    given = _place(context, where, geometry, DataType.F32)
+    actuals = _place(context, where, geometry, DataType.F32)
     code = sampling.function(geometry, gathered="rgba".index(match["channel"]))
-    library.call(context, code, given, to)
+    library.call(context, code, actuals, to)
 
 
 def refuse(context: Context, form: Form, match: Match) -> None:
@@ -73,28 +73,28 @@ def query(context: Context, form: Form, match: Match) -> None:
         raise Invalid("expected a texture or surface in brackets")
     (to,) = handles.destinations(context, data, 1, DataType.B32)
     opaque = ".texref" if form.opcode == "txq" else ".surfref"
-    given = [handles.handle_of(context, where.parts[0], opaque)]
-    given += [values.source(context, one, DataType.U32) for one in level]
+    actuals = [handles.handle_of(context, where.parts[0], opaque)]
+    actuals += [values.source(context, operand, DataType.U32) for operand in level]
     kind = layout.TEXTURE if form.opcode == "txq" else layout.SURFACE
     word = match.get("property_of") or match["size_of"]
     code = queries.function(word, kind, of_level=bool(level))
-    library.call(context, code, given, [to])
+    library.call(context, code, actuals, [to])
 
 
 def is_of_type(context: Context, form: Form, match: Match) -> None:
     """Lower istypep: whether a handle is that of a texture or of a surface."""
-    to, given = context.operands
+    to, handle_operand = context.operands
     predicate = values.predicate_destination(context, to)
     kind = context.builder.scratch_register(32)
     guard = context.builder.guard
-    library.emit(context, queries.kind_of(), [handles.handle_of(context, given)], [kind])
-    wanted = Literal(_KINDS[match["opaque"]] & 0xFFFF_FFFF)
+    library.emit(context, queries.kind_of(), [handles.handle_of(context, handle_operand)], [kind])
+    expected_kind = Literal(_KINDS[match["opaque"]] & 0xFFFF_FFFF)
     with context.builder.use_guard(guard):
         context.builder.emit(
             Op.SETP,
             type=DataType.U32,
             dsts=(predicate or context.builder.unused_predicate(), None),
-            srcs=(kind, wanted),
+            srcs=(kind, expected_kind),
             compare=Compare.EQ,
         )
 
@@ -104,15 +104,15 @@ _FIELD: Final = "LD of a field of the descriptor"
 
 
 def _fetches() -> tuple[Form, ...]:
-    found = []
+    forms = []
     for choice, operands in (("{.base}", ""), (".of_level", ", lod"), (".grad", ", dx, dy")):
         for ending in (".v4.texel.coordinate", ".v2.packed.coordinate"):
             pattern = f"tex{choice}.geometry{ending}"
-            for more in ("", ", e", ", e, f"):
-                lower = refuse if more else fetch
-                note = "refused" if more else _FETCH
-                found.append(Form(pattern, f"d, [a]{operands}{more}", Op.LD, lower, isa=note))
-    return tuple(found)
+            for extra in ("", ", e", ", e, f"):
+                lower = refuse if extra else fetch
+                note = "refused" if extra else _FETCH
+                forms.append(Form(pattern, f"d, [a]{operands}{extra}", Op.LD, lower, isa=note))
+    return tuple(forms)
 
 
 FORMS: Final = (

@@ -56,20 +56,20 @@ def handle_and_coordinates(
         raise Unsupported("a sampler apart from its texture")
     if len(operand.parts) != PARTS:
         raise Invalid("expected a texture or surface and its coordinates in brackets")
-    name, given = operand.parts
+    name, coordinates = operand.parts
     handle = handle_of(context, name, opaque)
-    return handle, vector(context, given, count, types)
+    return handle, vector(context, coordinates, count, types)
 
 
 def vector(
-    context: Context, given: tree.Operand, count: int, types: Sequence[DataType]
+    context: Context, operand: tree.Operand, count: int, types: Sequence[DataType]
 ) -> list[Operand]:
     """Return the first elements of a vector of at least ``count`` elements, or the one element."""
-    elements = given.elements if isinstance(given, tree.Vector) else (given,)
+    elements = operand.elements if isinstance(operand, tree.Vector) else (operand,)
     if len(elements) not in _LENGTHS or len(elements) < count:
         raise Invalid(f"expected a vector of {count} coordinates, found {len(elements)}")
     used = zip(elements, types, strict=False)
-    return [values.source(context, one, type_) for one, type_ in used]
+    return [values.source(context, element, type_) for element, type_ in used]
 
 
 def destinations(
@@ -82,6 +82,6 @@ def destinations(
     if len(elements) != count:
         raise Invalid(f"expected a vector of {count} elements, found {len(elements)}")
     return [
-        None if isinstance(one, tree.Sink) else values.destination(context, one, type_)
-        for one in elements
+        None if isinstance(element, tree.Sink) else values.destination(context, element, type_)
+        for element in elements
     ]

@@ -35,17 +35,17 @@ CHOSEN:
 level, which is 0 without a linear filter between levels."""
 
 
-def accumulate(kept: str, begin: str, again: str, weight: str, flag: str) -> str:
-    """Return PTX that keeps the first of two results in %<kept><n>, continues at ``begin`` for the
+def accumulate(stem: str, begin: str, again: str, weight: str, flag: str) -> str:
+    """Return PTX that keeps the first of two results in %<stem><n>, continues at ``begin`` for the
     second, and then sums them up: the second one has the ``weight``. The predicate ``flag`` is
     true the second time; ``again`` is done before it.
     """
-    label = kept.upper()
+    label = stem.upper()
     lines = [f"@{flag} bra {label}SECOND; mov.b32 %u, 0f3F800000; sub.f32 %u, %u, {weight};"]
-    lines += [f"mul.rn.f32 %{kept}{c}, %s{c}, %u;" for c in range(4)]
+    lines += [f"mul.rn.f32 %{stem}{c}, %s{c}, %u;" for c in range(4)]
     lines += [f"{again} not.pred {flag}, {flag}; bra {begin};", f"{label}SECOND:"]
     lines += [
-        f"mul.rn.f32 %s{c}, %s{c}, {weight}; add.rn.f32 %s{c}, %{kept}{c}, %s{c};" for c in range(4)
+        f"mul.rn.f32 %s{c}, %s{c}, {weight}; add.rn.f32 %s{c}, %{stem}{c}, %s{c};" for c in range(4)
     ]
     return "\n".join(lines)
 

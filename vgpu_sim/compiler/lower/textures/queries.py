@@ -55,11 +55,11 @@ def _read(query: str) -> str:
     if query in _CONSTANTS:
         return f"mov.b32 %result, {_CONSTANTS[query]};"
     if query == "array_size":
-        others = tuple(shape for shape in Shape if shape not in _LAYERED)
+        other_shapes = tuple(shape for shape in Shape if shape not in _LAYERED)
         return (
             f"ld.global.b32 %result, [%handle+{layout.LAYERS}]; div.u32 %v, %result, 6;"
             f" setp.eq.u32 %p, %shape, {int(Shape.LAYERED_CUBE)};"
-            f" selp.b32 %result, %v, %result, %p;{_zero(others)}"
+            f" selp.b32 %result, %v, %result, %p;{_zero(other_shapes)}"
         )
     if query == "channel_order":
         return _choose(layout.CHANNELS, "%result", _ORDERS)

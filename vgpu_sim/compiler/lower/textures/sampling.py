@@ -100,12 +100,12 @@ def _choose(geometry: str, choice: str, *, integers: bool) -> str:
     if not choice:
         return f"add.u64 %level, %handle, {layout.LEVEL};"
     if choice == "level":
-        given = "cvt.rn.f32.s32 %lod, %given;" if integers else "mov.b32 %lod, %given;"
-        return f"{given} {levels.CHOOSE}\nLEVEL:"
+        copies = "cvt.rn.f32.s32 %lod, %given;" if integers else "mov.b32 %lod, %given;"
+        return f"{copies} {levels.CHOOSE}\nLEVEL:"
     count = COMPONENTS[geometry]
-    given = " ".join(f"mov.b32 %d{a}{n}, %g{a}{n};" for a in "xy" for n in range(count))
+    copies = " ".join(f"mov.b32 %d{a}{n}, %g{a}{n};" for a in "xy" for n in range(count))
     lod = levels.of_gradients(count, cube=geometry in CUBES)
-    return f"{given}\n{lod}\n{levels.CHOOSE}\nLEVEL:"
+    return f"{copies}\n{lod}\n{levels.CHOOSE}\nLEVEL:"
 
 
 def _place(geometry: str, *, integers: bool) -> str:
@@ -172,16 +172,16 @@ def _linear(geometry: str, gathered: int | None) -> str:
             " setp.ne.u32 %deep, 0, 0;\nSLAB:\n"
             "mov.b32 %n, %depth; cvt.u64.u32 %wide, %n; mad.lo.u64 %base, %wide, %slice, %volume;"
         )
-    one = "mov.b32 %f, 0f3F800000; sub.f32 %g, %f, %part0;"
+    complement = "mov.b32 %f, 0f3F800000; sub.f32 %g, %f, %part0;"
     if dimensions == 1:
         lines += [
-            f"{one} mov.b32 %w0, %g; mov.b32 %w1, %part0;",
+            f"{complement} mov.b32 %w0, %g; mov.b32 %w1, %part0;",
             "mad.wide.u32 %a0, %low0, %bytes, %base; mad.wide.u32 %a1, %high0, %bytes, %base;",
             "mov.pred %o0, %out0; mov.pred %o1, %out3;",
         ]
         return "\n".join((*lines, texels.fetch("LINEAR", 2)))
     lines += [
-        f"{one} sub.f32 %f, %f, %part1;",
+        f"{complement} sub.f32 %f, %f, %part1;",
         "mul.rn.f32 %w0, %g, %f; mul.rn.f32 %w1, %part0, %f;",
         "mul.rn.f32 %w2, %g, %part1; mul.rn.f32 %w3, %part0, %part1;",
         "mul.wide.u32 %wide, %low1, %pitch; add.u64 %row0, %base, %wide;",

@@ -83,8 +83,8 @@ def _parameters(geometry: str) -> str:
 def _data(bits: int, count: int) -> tuple[str, str]:
     """Return the declarations of ``count`` registers for data, and the vector of them."""
     names = [f"%d{n}" for n in range(count)]
-    held = ", ".join(f"b{max(bits, 16)} {name}" for name in names)
-    return held, names[0] if count == 1 else f"{{{', '.join(names)}}}"
+    declarations = ", ".join(f"b{max(bits, 16)} {name}" for name in names)
+    return declarations, names[0] if count == 1 else f"{{{', '.join(names)}}}"
 
 
 def _vector(count: int) -> str:
@@ -107,13 +107,13 @@ def load(geometry: str, outside: str, bits: int, count: int) -> tree.Function:
 @functools.lru_cache(maxsize=128)
 def store(geometry: str, outside: str, bits: int, count: int) -> tree.Function:
     """Return the code that stores ``count`` words of ``bits`` bits."""
-    given, data = _data(bits, count)
+    data_parameters, data = _data(bits, count)
     body = _begin(geometry, outside, str(bits // 8 * count))
     if outside == "zero":
         body += "\n@%out bra DONE;"
     body += f"\nst.global{_vector(count)}.b{bits} [%at], {data};\nDONE:"
     name = f"tessera.surface.store.{geometry}.{outside}.{bits}.{count}"
-    return library.function(name, f"{_parameters(geometry)}, {given}", _REGISTERS, body)
+    return library.function(name, f"{_parameters(geometry)}, {data_parameters}", _REGISTERS, body)
 
 
 @functools.lru_cache(maxsize=64)
@@ -164,7 +164,7 @@ def store_element(geometry: str, outside: str, count: int) -> tree.Function:
 
     Integers are clamped to the format's range. Channels for which there are no data are 0.
     """
-    given, _ = _data(32, count)
+    data_parameters, _ = _data(32, count)
     missing = "".join(f" mov.b32 %d{n}, 0;" for n in range(count, 4))
     body = f"""{_begin(geometry, outside, "element")}
   {"@%out bra DONE;" if outside == "zero" else ""}
@@ -189,7 +189,7 @@ DONE:
 """
     declared = _REGISTERS + "".join(f".reg .b32 %d{n};" for n in range(count, 4))
     name = f"tessera.surface.store_element.{geometry}.{outside}.{count}"
-    return library.function(name, f"{_parameters(geometry)}, {given}", declared, body)
+    return library.function(name, f"{_parameters(geometry)}, {data_parameters}", declared, body)
 
 
 def _store_channels() -> str:

@@ -42,12 +42,14 @@ def load(context: Context, form: Form, match: Match) -> None:
     if len(elements) != count:
         raise Invalid(f"expected {count} elements, found {len(elements)}")
     to = [
-        None if isinstance(one, tree.Sink) else values.destination(context, one, type_, wider=True)
-        for one in elements
+        None
+        if isinstance(element, tree.Sink)
+        else values.destination(context, element, type_, wider=True)
+        for element in elements
     ]
-    given = _place(context, where, match["surface"])
+    actuals = _place(context, where, match["surface"])
     code = surface_code.load(match["surface"], match["outside"], type_.bits, count)
-    library.call(context, code, given, to)
+    library.call(context, code, actuals, to)
 
 
 def store(context: Context, form: Form, match: Match) -> None:
@@ -59,26 +61,26 @@ def store(context: Context, form: Form, match: Match) -> None:
     elements = data.elements if isinstance(data, tree.Vector) else (data,)
     if len(elements) != count:
         raise Invalid(f"expected {count} elements, found {len(elements)}")
-    given = _place(context, where, match["surface"])
-    given += [values.source(context, one, type_, wider=True) for one in elements]
+    actuals = _place(context, where, match["surface"])
+    actuals += [values.source(context, element, type_, wider=True) for element in elements]
     if formatted:
         code = surface_code.store_element(match["surface"], match["outside"], count)
     else:
         code = surface_code.store(match["surface"], match["outside"], type_.bits, count)
-    library.call(context, code, given)
+    library.call(context, code, actuals)
 
 
 def reduce(context: Context, form: Form, match: Match) -> None:
     """Lower sured.b and sured.p."""
     where, data = context.operands
     type_, operation = match["type"], match.get("combined") or match["truth"]
-    given = _place(context, where, match["reduced"])
-    given.append(values.source(context, data, UNTYPED[int(type_[1:])]))
+    actuals = _place(context, where, match["reduced"])
+    actuals.append(values.source(context, data, UNTYPED[int(type_[1:])]))
     if "p" in match:
         code = surface_code.update_element(match["reduced"], match["outside"], operation)
     else:
         code = surface_code.update(match["reduced"], match["outside"], operation, type_)
-    library.call(context, code, given)
+    library.call(context, code, actuals)
 
 
 _LOAD: Final = "LD of the descriptor's fields, then LD"

@@ -117,8 +117,8 @@ def _finish(
         source = values.source(context, third[0], D.B32)
         result = sequence.emit(_SECOND[second], own, result, source)
     if bits < 32:
-        field = (Literal(at), Literal(bits))
-        sequence.emit_to(to, Op.BFI, D.B32, result, values.source(context, third[0], D.B32), *field)
+        base = values.source(context, third[0], D.B32)
+        sequence.emit_to(to, Op.BFI, D.B32, result, base, Literal(at), Literal(bits))
     else:
         sequence.emit_to(to, Op.MOV, D.B32, result)
 

@@ -59,7 +59,7 @@ def simd(context: Context, form: Form, match: Match) -> None:
     to, mask = parts.packed_destination(context, first, count)
     x, x_parts = parts.packed_source(context, a, count, usual[0])
     y, y_parts = parts.packed_source(context, b, count, usual[1])
-    what = _Simd(
+    operation = _Simd(
         form.op,
         count,
         (x, y),
@@ -73,67 +73,75 @@ def simd(context: Context, form: Form, match: Match) -> None:
         Compare[match["order"].upper()] if "order" in match else None,
     )
     sequence = Sequence(context.builder)
-    result = _all_at_once(sequence, what) if what.is_one_word else _one_by_one(sequence, what)
+    result = (
+        _all_at_once(sequence, operation)
+        if operation.is_one_word
+        else _one_by_one(sequence, operation)
+    )
     sequence.emit_to(to, Op.MOV, D.B32, result)
 
 
-def _all_at_once(sequence: Sequence, what: _Simd) -> Operand:
-    x, y = (_gather(sequence, what, chosen) for chosen in what.chosen)
-    element = _ELEMENTS[what.bits, what.kinds[0].is_signed]
-    saturate = what.saturate and what.op in _SUMS  # the others stay in range
+def _all_at_once(sequence: Sequence, operation: _Simd) -> Operand:
+    x, y = (_gather(sequence, operation, chosen) for chosen in operation.chosen)
+    element = _ELEMENTS[operation.bits, operation.kinds[0].is_signed]
+    saturate = operation.saturate and operation.op in _SUMS  # the others stay in range
     result: Operand = sequence.emit(
-        what.op, D.B32, x, y, source_type=element, saturate=saturate, compare=what.compare
+        operation.op, D.B32, x, y, source_type=element, saturate=saturate, compare=operation.compare
     )
-    if what.accumulate:
-        unsigned = what.op in (Op.PABSDIFF, Op.PSET)
-        kind = D.U32 if unsigned else what.kinds[0]
-        ones = Literal(sum(1 << 8 * place for place in what.mask))
-        op, mode = (Op.DP2A, MulMode.LO) if what.count == 2 else (Op.DP4A, MulMode.NONE)
-        return sequence.emit(op, kind, result, ones, what.addend, source_type=D.U32, mode=mode)
-    if len(what.mask) < what.count:
-        ones = Literal(sum(((1 << what.bits) - 1) << what.bits * place for place in what.mask))
-        result = sequence.emit(Op.LOP3, D.B32, ones, result, what.addend, _CHOOSE)
+    if operation.accumulate:
+        unsigned = operation.op in (Op.PABSDIFF, Op.PSET)
+        kind = D.U32 if unsigned else operation.kinds[0]
+        weights = Literal(sum(1 << 8 * place for place in operation.mask))
+        op, mode = (Op.DP2A, MulMode.LO) if operation.count == 2 else (Op.DP4A, MulMode.NONE)
+        return sequence.emit(
+            op, kind, result, weights, operation.addend, source_type=D.U32, mode=mode
+        )
+    if len(operation.mask) < operation.count:
+        field_mask = Literal(
+            sum(((1 << operation.bits) - 1) << operation.bits * place for place in operation.mask)
+        )
+        result = sequence.emit(Op.LOP3, D.B32, field_mask, result, operation.addend, _CHOOSE)
     return result
 
 
-def _gather(sequence: Sequence, what: _Simd, chosen: tuple[int, ...]) -> Operand:
+def _gather(sequence: Sequence, operation: _Simd, chosen: tuple[int, ...]) -> Operand:
     """Return the elements that a selector chooses as one word."""
-    for place, source in enumerate(what.sources):
-        if chosen == tuple(range(what.count * place, what.count * (place + 1))):
+    for place, source in enumerate(operation.sources):
+        if chosen == tuple(range(operation.count * place, operation.count * (place + 1))):
             return source
-    size = what.bits // 8
+    size = operation.bits // 8
     octets = [part * size + byte for part in chosen for byte in range(size)]
     selector = sum(octet << 4 * place for place, octet in enumerate(octets))
-    return sequence.emit(Op.PRMT, D.B32, *what.sources, Literal(selector))
+    return sequence.emit(Op.PRMT, D.B32, *operation.sources, Literal(selector))
 
 
-def _one_by_one(sequence: Sequence, what: _Simd) -> Operand:
-    result = what.addend
-    for place in what.mask:
+def _one_by_one(sequence: Sequence, operation: _Simd) -> Operand:
+    result = operation.addend
+    for place in operation.mask:
         x, y = (
             sequence.extract_bits(
-                what.sources[chosen[place] // what.count],
+                operation.sources[chosen[place] // operation.count],
                 kind,
-                chosen[place] % what.count * what.bits,
-                what.bits,
+                chosen[place] % operation.count * operation.bits,
+                operation.bits,
             )
-            for chosen, kind in zip(what.chosen, what.kinds, strict=True)
+            for chosen, kind in zip(operation.chosen, operation.kinds, strict=True)
         )
-        value = _element(sequence, what, x, y)
-        if what.saturate:
-            clamped = _ELEMENTS[what.bits, what.own.is_signed]
+        value = _element(sequence, operation, x, y)
+        if operation.saturate:
+            clamped = _ELEMENTS[operation.bits, operation.own.is_signed]
             value = sequence.convert(value, D.S32, clamped, clamp=True)
-        if what.accumulate:
+        if operation.accumulate:
             result = sequence.emit(Op.ADD, D.S32, result, value)
         else:
-            field = (Literal(place * what.bits), Literal(what.bits))
-            result = sequence.emit(Op.BFI, D.B32, value, result, *field)
+            position, length = Literal(place * operation.bits), Literal(operation.bits)
+            result = sequence.emit(Op.BFI, D.B32, value, result, position, length)
     return result
 
 
-def _element(sequence: Sequence, what: _Simd, x: Operand, y: Operand) -> Operand:
+def _element(sequence: Sequence, operation: _Simd, x: Operand, y: Operand) -> Operand:
     """Return the result for numbers of at most 17 bits with their sign."""
-    match what.op:
+    match operation.op:
         case Op.PADD:
             return sequence.emit(Op.ADD, D.S32, x, y)
         case Op.PSUB:
@@ -150,5 +158,5 @@ def _element(sequence: Sequence, what: _Simd, x: Operand, y: Operand) -> Operand
             up = sequence.emit(Op.ADD, D.S32, total, Literal(1))
             return sequence.emit(Op.SHR, D.S32, sequence.emit(Op.ADD, D.S32, up, sign), Literal(1))
         case _:
-            assert what.compare is not None
-            return sequence.compare_as_number(what.compare, D.S32, x, y)
+            assert operation.compare is not None
+            return sequence.compare_as_number(operation.compare, D.S32, x, y)

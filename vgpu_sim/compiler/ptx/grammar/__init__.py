@@ -49,11 +49,11 @@ _ORDERED = frozenset(f"{_IN_ORDER} tex tld4 txq suld sust sured suq".split())
 @cache
 def instructions() -> dict[str, tuple[rows.Row, ...]]:
     """Return the forms of every instruction, by opcode."""
-    found: dict[str, tuple[rows.Row, ...]] = {}
+    rows_of: dict[str, tuple[rows.Row, ...]] = {}
     for table in TABLES:
         for opcode, forms in rows.read(table).items():
-            found[opcode] = found.get(opcode, ()) + forms
-    return found
+            rows_of[opcode] = rows_of.get(opcode, ()) + forms
+    return rows_of
 
 
 @lru_cache(maxsize=_MAX_CACHED_SPELLINGS)
@@ -76,9 +76,9 @@ def arrange_modifiers(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...
         return None
     once = [word for n, word in enumerate(words) if word not in FLAGS or word not in words[:n]]
     for form in forms:
-        found = form.arrange(fixed, tuple(once))
-        if found is not None:
-            return tuple(f".{word}" for word in found)
+        arranged = form.arrange(fixed, tuple(once))
+        if arranged is not None:
+            return tuple(f".{word}" for word in arranged)
     return None
 
 
@@ -98,13 +98,13 @@ def first_error(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, str] | No
     farthest = 0
     for form in forms:
         farthest = max(farthest, form.find_mismatch(words) or 0)
-    before = opcode + "".join(modifiers[:farthest])
+    prefix = opcode + "".join(modifiers[:farthest])
     if farthest == len(words):
-        return farthest, f"{before!r} needs a further modifier"
+        return farthest, f"{prefix!r} needs a further modifier"
     for index, word in enumerate(words):
         if not any(form.knows(word) for form in forms):
             return index, f"{opcode!r} has no modifier {modifiers[index]!r}"
-    return farthest, f"{modifiers[farthest]!r} cannot stand after {before!r}"
+    return farthest, f"{modifiers[farthest]!r} cannot stand after {prefix!r}"
 
 
 def is_special(name: str) -> bool:

@@ -51,34 +51,34 @@ class Need:
 
         The caller's message consists of the form's name and this text.
         """
-        if not any(_meets(target, version, wanted) for wanted in self.targets):
+        if not any(_meets(target, version, needed_target) for needed_target in self.targets):
             return f"needs {self._describe()}, the file's .target is {_name(target)}"
         if version < self.version:
-            wanted, own = ("{}.{}".format(*one) for one in (self.version, version))
-            return f"needs PTX {wanted}, the file's .version is {own}"
+            needed_version, own = ("{}.{}".format(*numbers) for numbers in (self.version, version))
+            return f"needs PTX {needed_version}, the file's .version is {own}"
         return ""
 
     def _describe(self) -> str:
-        (first, *others) = self.targets
+        (first, *other_targets) = self.targets
         if first.startswith("<"):
             return f"a .target older than sm_{first[1:].partition('@')[0]}"
-        if first.isdigit() and not others:
+        if first.isdigit() and not other_targets:
             return f".target sm_{first} or newer"
-        return ".target " + " or ".join(f"sm_{one}" for one in self.targets)
+        return ".target " + " or ".join(f"sm_{target}" for target in self.targets)
 
 
 def _name(target: Target) -> str:
     return f"sm_{target.number}{target.suffix}"
 
 
-def _meets(target: Target, version: Version, wanted: str) -> bool:
-    if wanted.startswith("<"):
-        newer, _, since = wanted[1:].partition("@")
+def _meets(target: Target, version: Version, needed_target: str) -> bool:
+    if needed_target.startswith("<"):
+        newer, _, since = needed_target[1:].partition("@")
         return target.number < int(newer) or version < _version(since)
-    if wanted.isdigit():
-        return target.number >= int(wanted)
-    number = int(wanted[:-1])
-    if wanted.endswith("a"):
+    if needed_target.isdigit():
+        return target.number >= int(needed_target)
+    number = int(needed_target[:-1])
+    if needed_target.endswith("a"):
         return target == Target(number, "a")
     same_family = target.number // 10 == number // 10 and target.number >= number
     return same_family and target.suffix in ("a", "f")
@@ -121,21 +121,25 @@ def need_of_special(name: str) -> Need | None:
 
 @cache
 def _rows() -> dict[str, tuple[_Row, ...]]:
-    found = {}
+    row_table = {}
     for opcode, statements in tables.statements().items():
-        rows = (_Row(parse_condition(one.words), _need(one.need)) for one in statements if one.need)
+        rows = (
+            _Row(parse_condition(statement.words), _need(statement.need))
+            for statement in statements
+            if statement.need
+        )
         if needed := tuple(rows):
-            found[opcode] = needed
-    return found
+            row_table[opcode] = needed
+    return row_table
 
 
 @cache
 def _specials() -> dict[str, Need]:
-    found = {}
+    need_of = {}
     for line in SPECIAL_REGISTERS.strip().splitlines():
         names, _, need = line.partition(" : ")
-        found.update(dict.fromkeys(names.split(), _need(need)))
-    return found
+        need_of.update(dict.fromkeys(names.split(), _need(need)))
+    return need_of
 
 
 def _need(text: str) -> Need:
@@ -154,7 +158,7 @@ def parse_condition(tokens: Iterable[str]) -> Condition:
     ``tokens`` are the words of the condition. A word such as ``#2``, which states a number of
     types, must not be among them.
     """
-    wanted, prefixes, absent = [], [], set[str]()
+    required_words, prefixes, absent = [], [], set[str]()
     end: tuple[str, ...] = ()
     for token in tokens:
         if token.startswith("."):
@@ -173,5 +177,5 @@ def parse_condition(tokens: Iterable[str]) -> Condition:
         if "*" in token:
             prefixes += words
         elif words:
-            wanted.append(frozenset(words))
-    return Condition(tuple(wanted), tuple(prefixes), frozenset(absent), end)
+            required_words.append(frozenset(words))
+    return Condition(tuple(required_words), tuple(prefixes), frozenset(absent), end)

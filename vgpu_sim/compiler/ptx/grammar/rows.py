@@ -51,10 +51,10 @@ class Row:
             open_slots = list(group)
             while index < len(modifiers) and open_slots:
                 word = modifiers[index]
-                taken = next((slot for slot in open_slots if slot.takes(word)), None)
-                if taken is None:
+                open_slot = next((slot for slot in open_slots if slot.takes(word)), None)
+                if open_slot is None:
                     break
-                open_slots.remove(taken)
+                open_slots.remove(open_slot)
                 index += 1
             if not all(slot.optional for slot in open_slots):
                 return index
@@ -113,7 +113,7 @@ def read(text: str) -> Mapping[str, tuple[Row, ...]]:
             row = Row(tuple(_groups(tokens)))
             for opcode in opcodes.split("|"):
                 rows[opcode].append(row)
-    return {opcode: tuple(found) for opcode, found in rows.items()}
+    return {opcode: tuple(row_list) for opcode, row_list in rows.items()}
 
 
 def _groups(tokens: list[str]) -> Iterator[Group]:

@@ -85,23 +85,23 @@ def statements() -> Mapping[str, tuple[Statement, ...]]:
         ValueError: more than one row of an instruction states operands, or more than one states a
             requirement.
     """
-    found: dict[str, list[Statement]] = defaultdict(list)
+    statements_of: dict[str, list[Statement]] = defaultdict(list)
     for table in TABLES:
         opcodes: list[str] = []
         for line in _lines(table):
             head, _, stated = f"{line} ".partition(" :")
-            operands, _, need = (one.strip() for one in f"{stated} ".partition(" : "))
+            operands, _, need = (part.strip() for part in f"{stated} ".partition(" : "))
             is_row = not line.startswith("  ")
             if is_row:
                 opcodes = line.split()[0].split("|")
             words = () if is_row else tuple(head.split())
             for opcode in opcodes if stated else ():
-                found[opcode].append(Statement(words, operands, need, is_row))
-    for opcode, all_ in found.items():
-        rows = [one for one in all_ if one.is_row]
-        if sum(bool(one.operands) for one in rows) > 1 or sum(bool(one.need) for one in rows) > 1:
+                statements_of[opcode].append(Statement(words, operands, need, is_row))
+    for opcode, statement_list in statements_of.items():
+        rows = [row for row in statement_list if row.is_row]
+        if sum(bool(row.operands) for row in rows) > 1 or sum(bool(row.need) for row in rows) > 1:
             raise ValueError(f"several rows of {opcode} state its operands or its needs")
-    return {opcode: tuple(all_) for opcode, all_ in found.items()}
+    return {opcode: tuple(statement_list) for opcode, statement_list in statements_of.items()}
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -168,17 +168,17 @@ def _update(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
         np.broadcast_to(read_bits(warp, source, type_.bits), mask.shape)[mask]
         for source in instruction.srcs[1:]
     ]
-    found = []
+    former_values = []
     for index in range(elements):
         addresses = first + np.uint64(index * type_.bytes)
         values = [operands[index], *operands[elements:]]  # CAS has one element and two operands
         try:
-            found.append(_update_element(warp, instruction, mask, addresses, values))
+            former_values.append(_update_element(warp, instruction, mask, addresses, values))
         except BadAddress as error:
             raise fault(warp, instruction, mask, addresses, error.address) from error
-    for destination, before in zip(instruction.dsts, found, strict=False):
+    for destination, former_value in zip(instruction.dsts, former_values, strict=False):
         spread = np.zeros(mask.shape, dtype=unsigned_dtype(type_.bits))
-        spread[mask] = before
+        spread[mask] = former_value
         write_bits(warp, destination, spread, type_, mask)
     return first
 
@@ -186,25 +186,25 @@ def _update(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
 def _update_pairs(warp: Lanes, instruction: Instruction, mask: Mask, first: Words) -> Words:
     """Exchange, or compare and exchange, 128 bits for every active lane, one lane after another."""
     half = instruction.type.bytes
-    given = [np.broadcast_to(read_bits(warp, s, 64), mask.shape) for s in instruction.srcs[1:]]
-    found = np.zeros((2, *mask.shape), dtype=np.uint64)
+    operands = [np.broadcast_to(read_bits(warp, s, 64), mask.shape) for s in instruction.srcs[1:]]
+    former_values = np.zeros((2, *mask.shape), dtype=np.uint64)
     for lane, address in zip(np.flatnonzero(mask), first, strict=True):
         alone = np.zeros(mask.shape, dtype=np.bool_)
         alone[lane] = True
         places = [np.array([address + np.uint64(n * half)], dtype=np.uint64) for n in range(2)]
         try:
-            before = [warp.spaces.load(instruction.space, at, alone, half)[0] for at in places]
-            found[:, lane] = before
-            *expected, low, high = (values[lane] for values in given)
-            if expected and list(before) != expected:
-                low, high = before
+            former_pair = [warp.spaces.load(instruction.space, at, alone, half)[0] for at in places]
+            former_values[:, lane] = former_pair
+            *expected, low, high = (values[lane] for values in operands)
+            if expected and list(former_pair) != expected:
+                low, high = former_pair
             for at, value in zip(places, (low, high), strict=True):
                 warp.spaces.store(
                     instruction.space, at, alone, np.array([value], dtype=np.uint64), half
                 )
         except BadAddress as error:
             raise fault(warp, instruction, alone, places[0], int(address)) from error
-    for destination, values in zip(instruction.dsts, found, strict=True):
+    for destination, values in zip(instruction.dsts, former_values, strict=True):
         write_bits(warp, destination, values, instruction.type, mask)
     return first
 
@@ -224,15 +224,17 @@ def _update_element(
     those[np.flatnonzero(mask)[order]] = True
     values = spaces.load(instruction.space, addresses[order], those, width).astype(dtype)
     if update is Update.CAS:
-        before = _swap_in_order(values, owners, *operands)
+        former_values = _swap_in_order(values, owners, *operands)
     elif update in _JOINABLE and not type_.is_float and _most(owners) > _STEPS_IN_TURN:
-        before = _join_updates(_function(type_, update), values, owners, operands[0])
+        former_values = _join_updates(_function(type_, update), values, owners, operands[0])
     else:
         outside = places[order] & np.uint64(1) == 0
         flushed = outside if (type_, update) == (DataType.F32, Update.ADD) else None
-        before = _apply_in_order(_function(type_, update), values, owners, operands[0], flushed)
+        former_values = _apply_in_order(
+            _function(type_, update), values, owners, operands[0], flushed
+        )
     spaces.store(instruction.space, addresses[order], those, values.astype(np.uint64), width)
-    return before
+    return former_values
 
 
 def _ranks(owners: _Lanes) -> tuple[_Lanes, _Lanes]:
@@ -262,11 +264,11 @@ def _apply_in_order(
 
     ``flushed`` marks the owners whose subnormal numbers are flushed; None means no owner.
     """
-    before = np.empty(len(owners), dtype=values.dtype)
+    former_values = np.empty(len(owners), dtype=values.dtype)
     for lanes in _distinct_owners(owners):
         at = owners[lanes]
         m, b = values[at], operand[lanes]
-        before[lanes] = m
+        former_values[lanes] = m
         if flushed is None:
             values[at] = function(m, b)
             continue
@@ -274,33 +276,33 @@ def _apply_in_order(
         m, b = (np.where(zeros, flush(x, format_), x) for x in (m, b))
         result = function(m, b)
         values[at] = np.where(zeros, flush(result, format_), result)
-    return before
+    return former_values
 
 
-def _swap_in_order(values: Bits, owners: _Lanes, expected: Bits, wanted: Bits) -> Bits:
+def _swap_in_order(values: Bits, owners: _Lanes, expected: Bits, replacements: Bits) -> Bits:
     if _most(owners) * _LANES_PER_STEP > len(owners):
-        return _swap_lane_by_lane(values, owners, expected, wanted)
-    before = np.empty(len(owners), dtype=values.dtype)
+        return _swap_lane_by_lane(values, owners, expected, replacements)
+    former_values = np.empty(len(owners), dtype=values.dtype)
     for lanes in _distinct_owners(owners):
         at = owners[lanes]
-        before[lanes] = values[at]
-        values[at] = np.where(values[at] == expected[lanes], wanted[lanes], values[at])
-    return before
+        former_values[lanes] = values[at]
+        values[at] = np.where(values[at] == expected[lanes], replacements[lanes], values[at])
+    return former_values
 
 
-def _swap_lane_by_lane(values: Bits, owners: _Lanes, expected: Bits, wanted: Bits) -> Bits:
+def _swap_lane_by_lane(values: Bits, owners: _Lanes, expected: Bits, replacements: Bits) -> Bits:
     """Return what ``_swap_in_order`` does, without numpy's cost per step, as where all lanes of a
     warp take one lock.
     """
-    current, before = values.tolist(), []
-    lanes = zip(owners.tolist(), expected.tolist(), wanted.tolist(), strict=True)
+    current, former_values = values.tolist(), []
+    lanes = zip(owners.tolist(), expected.tolist(), replacements.tolist(), strict=True)
     for owner, compared, stored in lanes:
-        found = current[owner]
-        before.append(found)
-        if found == compared:
+        former_value = current[owner]
+        former_values.append(former_value)
+        if former_value == compared:
             current[owner] = stored
     values[:] = current
-    return np.array(before, dtype=values.dtype)
+    return np.array(former_values, dtype=values.dtype)
 
 
 def _join_updates(function: _Apply, values: Bits, owners: _Lanes, operand: Bits) -> Bits:
@@ -313,14 +315,14 @@ def _join_updates(function: _Apply, values: Bits, owners: _Lanes, operand: Bits)
         prefix[later] = function(prefix[later - distance], prefix[later])
         distance *= 2
     start = values[at]
-    found = start.copy()
+    ordered_values = start.copy()
     later = np.flatnonzero(ranks > 0)
-    found[later] = function(start[later], prefix[later - 1])
+    ordered_values[later] = function(start[later], prefix[later - 1])
     last = np.flatnonzero(np.r_[ranks[1:] == 0, True])
     values[at[last]] = function(start[last], prefix[last])
-    before = np.empty_like(found)
-    before[order] = found
-    return before
+    former_values = np.empty_like(ordered_values)
+    former_values[order] = ordered_values
+    return former_values
 
 
 def _fence(warp: Lanes, instruction: Instruction, mask: Mask) -> None:

@@ -25,8 +25,8 @@ def _ones(count: Bits, dtype: np.dtype[np.unsignedinteger]) -> Bits:
     """
     bits = dtype.itemsize * 8
     within = np.minimum(count, np.uint32(bits - 1)).astype(dtype)
-    some = (dtype.type(1) << within) - dtype.type(1)
-    result: Bits = np.where(count >= bits, ~dtype.type(0), some)
+    partial_pattern = (dtype.type(1) << within) - dtype.type(1)
+    result: Bits = np.where(count >= bits, ~dtype.type(0), partial_pattern)
     return result
 
 
@@ -131,17 +131,17 @@ def _fns(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     a, base, offset = _sources(warp, instruction, 32, 32, 32)
     a, base, offset = np.broadcast_arrays(a, base, offset)
     steps = signed_view(np.ascontiguousarray(offset)).astype(np.int64)
-    wanted = np.maximum(np.abs(steps), 1)
-    found = np.full(a.shape, _NOWHERE)
-    seen = np.zeros(a.shape, np.int64)
+    rank = np.maximum(np.abs(steps), 1)
+    position = np.full(a.shape, _NOWHERE)
+    bit_count = np.zeros(a.shape, np.int64)
     for distance in range(32):
         place = base.astype(np.int64) + np.where(steps < 0, -distance, distance)
-        there = (base < 32) & (place >= 0) & (place < 32) & ((steps != 0) | (distance == 0))
-        bit = a >> np.where(there, place, 0).astype(np.uint32) & np.uint32(1)
-        hit = there & (bit == 1)
-        seen += hit
-        found = np.where(hit & (seen == wanted), place.astype(np.uint32), found)
-    write_bits(warp, instruction.dsts[0], found, instruction.type, mask)
+        is_tested = (base < 32) & (place >= 0) & (place < 32) & ((steps != 0) | (distance == 0))
+        bit = a >> np.where(is_tested, place, 0).astype(np.uint32) & np.uint32(1)
+        hit = is_tested & (bit == 1)
+        bit_count += hit
+        position = np.where(hit & (bit_count == rank), place.astype(np.uint32), position)
+    write_bits(warp, instruction.dsts[0], position, instruction.type, mask)
 
 
 def _popc(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
@@ -163,12 +163,12 @@ def _brev(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
 def _shf(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     a, b, count = _sources(warp, instruction, 32, 32, 32)
     count = count & np.uint32(31) if instruction.wrap else np.minimum(count, np.uint32(32))
-    both = b.astype(np.uint64) << np.uint64(32) | a
+    joined_words = b.astype(np.uint64) << np.uint64(32) | a
     if instruction.op is Op.SHF_L:
-        both = both << count.astype(np.uint64) >> np.uint64(32)
+        joined_words = joined_words << count.astype(np.uint64) >> np.uint64(32)
     else:
-        both = both >> count.astype(np.uint64)
-    write_bits(warp, instruction.dsts[0], both.astype(np.uint32), instruction.type, mask)
+        joined_words = joined_words >> count.astype(np.uint64)
+    write_bits(warp, instruction.dsts[0], joined_words.astype(np.uint32), instruction.type, mask)
 
 
 def _choices(mode: Permute, selector: Bits) -> list[Bits]:
@@ -194,10 +194,12 @@ def _choices(mode: Permute, selector: Bits) -> list[Bits]:
 
 def _prmt(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     a, b, selector = _sources(warp, instruction, 32, 32, 32)
-    both = b.astype(np.uint64) << np.uint64(32) | a
-    value = np.zeros_like(both)
+    joined_words = b.astype(np.uint64) << np.uint64(32) | a
+    value = np.zeros_like(joined_words)
     for place, choice in enumerate(_choices(instruction.permute, selector)):
-        byte = both >> ((choice & np.uint32(7)) * np.uint32(8)).astype(np.uint64) & np.uint64(255)
+        byte = joined_words >> ((choice & np.uint32(7)) * np.uint32(8)).astype(
+            np.uint64
+        ) & np.uint64(255)
         copies = (byte >> np.uint64(7)) * np.uint64(255)
         byte = np.where(choice >= 8, copies, byte)
         value = value | byte << np.uint64(8 * place)

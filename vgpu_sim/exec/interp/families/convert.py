@@ -132,8 +132,8 @@ def _finish_float(result: Bits, instruction: Instruction) -> Bits:
         result = relu(result, format_)
     if to is not DataType.TF32:
         return result
-    held: Bits = result << np.uint32(13)
-    return np.where(is_nan(result, format_), np.uint32(0x7FFF_FFFF), held)
+    stored: Bits = result << np.uint32(13)
+    return np.where(is_nan(result, format_), np.uint32(0x7FFF_FFFF), stored)
 
 
 def _from_powers(bits: Bits) -> Bits:

@@ -111,14 +111,14 @@ def _fma(operands: list[Bits], mask: Mask) -> Bits:
     ]
     plain = np.logical_and.reduce([np.abs(field - 1023) <= _MODERATE for field in fields])
     x, y, z = (operand.view(np.float64) for operand in (a, b, c))
-    product, rest = _product(x, y)
-    total, first = _sum(z, rest)
+    product, product_error = _product(x, y)
+    total, first = _sum(z, product_error)
     head, second = _sum(product, total)
     result: Bits = (head + sum_to_odd(first, second)).view(np.uint64)
-    others = mask & ~plain
-    if not others.any():
+    extreme_lanes = mask & ~plain
+    if not extreme_lanes.any():
         return result
-    exact = _exactly(Op.FMA, DataType.F64, operands, Rounding.RN, others)
+    exact = _exactly(Op.FMA, DataType.F64, operands, Rounding.RN, extreme_lanes)
     return np.where(plain, result, exact)
 
 
@@ -126,8 +126,8 @@ def _product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
     """Return a product and its exact error (T. Dekker, G. Veltkamp, 1971)."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
-    rest = a_high * b_high - product + a_high * b_low + a_low * b_high
-    return product, rest + a_low * b_low
+    error = a_high * b_high - product + a_high * b_low + a_low * b_high
+    return product, error + a_low * b_low
 
 
 def _halves(a: Doubles) -> tuple[Doubles, Doubles]:

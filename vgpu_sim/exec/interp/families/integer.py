@@ -201,15 +201,15 @@ def _parts(a: Bits, bits: int, places: range, type_: DataType) -> list[NDArray[n
 
 
 def _dot(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
-    type_, other = instruction.type, instruction.source_type
-    assert other is not None
+    type_, byte_type = instruction.type, instruction.source_type
+    assert byte_type is not None
     a, b, c = (read_bits(warp, source, 32) for source in instruction.srcs)
     if instruction.op is Op.DP4A:
-        factors, others = _parts(a, 8, range(4), type_), _parts(b, 8, range(4), other)
+        factors, byte_factors = _parts(a, 8, range(4), type_), _parts(b, 8, range(4), byte_type)
     else:
         places = range(2) if instruction.mode is MulMode.LO else range(2, 4)
-        factors, others = _parts(a, 16, range(2), type_), _parts(b, 8, places, other)
-    total = c.astype(np.int64) + sum(x * y for x, y in zip(factors, others, strict=True))
+        factors, byte_factors = _parts(a, 16, range(2), type_), _parts(b, 8, places, byte_type)
+    total = c.astype(np.int64) + sum(x * y for x, y in zip(factors, byte_factors, strict=True))
     value = total.astype(np.uint64).astype(np.uint32)
     write_bits(warp, instruction.dsts[0], value, type_, mask)
 

@@ -58,34 +58,34 @@ def gather(lanes: Lanes, instruction: Instruction) -> CollectiveOperands:
 
 
 def compute_results(
-    lanes: Lanes, instruction: Instruction, given: CollectiveOperands, together: U32
+    lanes: Lanes, instruction: Instruction, operands: CollectiveOperands, together: U32
 ) -> Results:
     """Return the results of a matrix instruction, one for each destination."""
-    return _RESULTS[instruction.op](lanes, instruction, given, together != 0)
+    return _RESULTS[instruction.op](lanes, instruction, operands, together != 0)
 
 
 def _multiply(
-    lanes: Lanes, instruction: Instruction, given: CollectiveOperands, here: Mask
+    lanes: Lanes, instruction: Instruction, operands: CollectiveOperands, present: Mask
 ) -> Results:
     shape, factor = instruction.matrix, instruction.source_type
     assert shape is not None
     assert factor is not None
-    registers = [np.where(here, number, np.uint32(0)) for number in given.numbers]
+    registers = [np.where(present, number, np.uint32(0)) for number in operands.numbers]
     count = shape.rows // 4
     totals = registers[-count:]
     each = 8 if factor is DataType.E2M1 else 32 // max(8, factor.bits)
     columns = (len(registers) - count) // (shape.rows // _EDGE + 1)
     left, right = registers[: -count - columns], registers[-count - columns : -count]
-    a = np.zeros((len(here), shape.rows, shape.depth), _VIEWS[factor])
+    a = np.zeros((len(present), shape.rows, shape.depth), _VIEWS[factor])
     for i, register in enumerate(left):
         block, upper = divmod(i, shape.rows // _EDGE)
         for n, elements in enumerate(_elements(register, factor, each)):
             a[:, _G + _EDGE * upper, _T * each + n + 4 * each * block] = elements
-    b = np.zeros((len(here), shape.depth, _EDGE), _VIEWS[factor])
+    b = np.zeros((len(present), shape.depth, _EDGE), _VIEWS[factor])
     for block, register in enumerate(right):
         for n, elements in enumerate(_elements(register, factor, each)):
             b[:, _T * each + n + 4 * each * block, _G] = elements
-    c = np.zeros((len(here), shape.rows, _EDGE), np.uint32)
+    c = np.zeros((len(present), shape.rows, _EDGE), np.uint32)
     for i, register in enumerate(totals):
         c[:, _G + _EDGE * (i // 2), 2 * _T + i % 2] = register
     if instruction.type is DataType.F32:
@@ -142,11 +142,11 @@ def _numbers(patterns: Bits, factor: DataType) -> Doubles:
 
 
 def _scale(
-    lanes: Lanes, instruction: Instruction, given: CollectiveOperands, here: Mask
+    lanes: Lanes, instruction: Instruction, operands: CollectiveOperands, present: Mask
 ) -> Results:
     type_, blocks = instruction.source_type, instruction.vector
     assert type_ is not None
-    registers = [np.where(here, number, np.uint32(0)) for number in given.numbers]
+    registers = [np.where(present, number, np.uint32(0)) for number in operands.numbers]
     *sums, left, right = registers[:-4]
     totals = [widen(addend.astype(np.uint32), DataType.F32) for addend in registers[-4:]]
     for j in range(blocks):
@@ -163,8 +163,8 @@ def add_scaled_sums(totals: Doubles, sums: Bits, a: Doubles, b: Doubles) -> Doub
     rounded once to binary64: the order of sums with block scales.
     """
     with np.errstate(all="ignore"):
-        found: Doubles = totals + widen(sums.astype(np.uint32), DataType.F32) * (a * b)
-    return found  # the products are exact
+        scaled_totals: Doubles = totals + widen(sums.astype(np.uint32), DataType.F32) * (a * b)
+    return scaled_totals  # the products are exact
 
 
 def _scale_numbers(word: Bits, type_: DataType, place: int) -> Doubles:
@@ -172,15 +172,17 @@ def _scale_numbers(word: Bits, type_: DataType, place: int) -> Doubles:
     return widen_scales(word >> np.uint32(8 * place) & np.uint32(0xFF), type_)
 
 
-def _load(lanes: Lanes, instruction: Instruction, given: CollectiveOperands, here: Mask) -> Results:
+def _load(
+    lanes: Lanes, instruction: Instruction, operands: CollectiveOperands, present: Mask
+) -> Results:
     count = instruction.vector
-    reading = here & (_EDGE * count > LANES)
+    reading = present & (_EDGE * count > LANES)
     mask: Mask = np.zeros(lanes.lanes, np.bool_)
-    begin = given.first * WARP_LANES
+    begin = operands.first * WARP_LANES
     mask[begin : begin + reading.size] = reading.reshape(-1)
-    addresses = given.numbers[0][reading].astype(np.uint64)
+    addresses = operands.numbers[0][reading].astype(np.uint64)
     check_alignment(lanes, instruction, mask, addresses, _ROW_BYTES)
-    words: NDArray[np.uint32] = np.zeros((*here.shape, 4), np.uint32)
+    words: NDArray[np.uint32] = np.zeros((*present.shape, 4), np.uint32)
     for place in range(4):
         at = addresses + np.uint64(4 * place)
         try:

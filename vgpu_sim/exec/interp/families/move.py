@@ -80,8 +80,8 @@ def _mapa(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
         read_bits(warp, instruction.srcs[0], bits),
         read_bits(warp, instruction.srcs[1], 32),
     )
-    kept = where.dtype.type((1 << bits) - 1 - CLUSTER_RANK_BITS)
-    value: Bits = where & kept
+    address_mask = where.dtype.type((1 << bits) - 1 - CLUSTER_RANK_BITS)
+    value: Bits = where & address_mask
     if warp.launch.cluster_blocks > 1:
         named = np.minimum(rank, np.uint32(MAX_MAPPED_RANK)) + np.uint32(FIRST_RANK_FIELD)
         value = value | named.astype(where.dtype) << where.dtype.type(CLUSTER_RANK_SHIFT)

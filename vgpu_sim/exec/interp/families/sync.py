@@ -184,8 +184,10 @@ class Barriers:
             free += (arrival.path for arrival in barrier.waiting)
             del self._barriers[number]
             if barrier.gathering:
-                rest = _Barrier(barrier.count, barrier.warps, barrier.reduction, barrier.gathering)
-                self._barriers[number] = rest
+                next_barrier = _Barrier(
+                    barrier.count, barrier.warps, barrier.reduction, barrier.gathering
+                )
+                self._barriers[number] = next_barrier
         return free
 
 
@@ -205,10 +207,10 @@ def _reduce(ballots: list[Ballot]) -> int:
 
 
 def _cancel(lanes: Lanes, instruction: Instruction, mask: Mask) -> None:
-    taken = np.zeros(lanes.lanes, dtype=np.uint64)
+    cancelled = np.zeros(lanes.lanes, dtype=np.uint64)
     for lane in np.flatnonzero(mask):
-        taken[lane] = lanes.cancel_cluster()
-    write_bits(lanes, instruction.dsts[0], taken, instruction.type, mask)
+        cancelled[lane] = lanes.cancel_cluster()
+    write_bits(lanes, instruction.dsts[0], cancelled, instruction.type, mask)
 
 
 SEMANTICS: Final = {Op.CANCEL: _cancel}

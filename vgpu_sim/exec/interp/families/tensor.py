@@ -216,11 +216,11 @@ def _gather(
 ) -> _Bytes:
     """Return rows of ``row_bytes``, in the order of depth."""
     place = _places(descriptor, rows, words, row_bytes, across=across)
-    found: _Bytes = memory[place[..., None] + np.arange(_CHUNK_BYTES)]
+    chunks: _Bytes = memory[place[..., None] + np.arange(_CHUNK_BYTES)]
     if not across:
-        return found.reshape(rows, row_bytes)
-    depth = len(found)
-    elements = found.reshape(depth, -1, words.size)[:, :rows]
+        return chunks.reshape(rows, row_bytes)
+    depth = len(chunks)
+    elements = chunks.reshape(depth, -1, words.size)[:, :rows]
     return np.ascontiguousarray(elements.transpose(1, 0, 2)).reshape(rows, row_bytes)
 
 
@@ -253,16 +253,16 @@ def _values(
 ) -> Doubles:
     """Return the elements of a factor as numbers."""
     if words.kind == _F16:
-        found = widen(rows.view("<u2"), DataType.F16)
+        numbers = widen(rows.view("<u2"), DataType.F16)
     elif words.kind == _TF32:
-        found = widen(rows.view("<u4") & np.uint32(0xFFFF_E000), DataType.F32)
+        numbers = widen(rows.view("<u4") & np.uint32(0xFFFF_E000), DataType.F32)
     elif words.kind in (_F8F6F4, _MXF8F6F4):
         format_ = _FORMATS[format_bits]
-        found = widen(_codes(rows, format_, in_tensor=in_tensor), format_)
+        numbers = widen(_codes(rows, format_, in_tensor=in_tensor), format_)
     else:
         halves = np.stack([rows & 15, rows >> 4], axis=-1).reshape(len(rows), -1)
-        found = widen(halves, DataType.E2M1)
-    return -found if negated else found
+        numbers = widen(halves, DataType.E2M1)
+    return -numbers if negated else numbers
 
 
 def _scales(memory: _Words32, words: Words, which: int, rows: int) -> Doubles:
@@ -288,16 +288,16 @@ def _add_scaled(x: Doubles, y: Doubles, c: Bits, scales: tuple[Doubles, Doubles]
     return narrow(totals, DataType.F32)
 
 
-def _addends(before: Bits, words: Words, *, halves: bool) -> Bits:
+def _addends(earlier_words: Bits, words: Words, *, halves: bool) -> Bits:
     if not words.adds:
-        return np.zeros_like(before)
+        return np.zeros_like(earlier_words)
     if halves:
-        before = narrow(widen(before.astype(np.uint16), DataType.F16), DataType.F32)
+        earlier_words = narrow(widen(earlier_words.astype(np.uint16), DataType.F16), DataType.F32)
     shift = words.flags >> 12 & 15
     if shift:
-        numbers = before.view(np.float32) * np.float32(2.0**-shift)
-        before = numbers.view(np.uint32)
-    return before
+        numbers = earlier_words.view(np.float32) * np.float32(2.0**-shift)
+        earlier_words = numbers.view(np.uint32)
+    return earlier_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,8 +327,8 @@ def _metadata(tensor: _Words32, words: Words, part: int) -> NDArray[np.uint64]:
     column = words.places & 511
     lanes = _lanes(words.places, words)
     if words.kind not in (_F16, _TF32):
-        found = tensor[lanes[place], column : column + 2].astype(np.uint64)
-        return np.asarray(found[:, 0] | found[:, 1] << np.uint64(32))
+        word_pairs = tensor[lanes[place], column : column + 2].astype(np.uint64)
+        return np.asarray(word_pairs[:, 0] | word_pairs[:, 1] << np.uint64(32))
     first, shift = place // 16 * 16 + place % 8, (place % 16 // 8 * 16).astype(np.uint64)
     low, high = (
         tensor[lanes[first + 8 * n], column].astype(np.uint64) >> shift & np.uint64(0xFFFF)
@@ -341,7 +341,7 @@ def _expand(stored: NDArray[Any], metadata: NDArray[np.uint64], words: Words) ->
     """Return rows in which the elements of ``stored`` are in their places among zeros."""
     together = 2 if words.kind in (_MXF4, _MXF4NVF4) else 1
     units = stored.reshape(len(stored), -1, together)
-    found = np.zeros((len(stored), 2 * units.shape[1], together), stored.dtype)
+    expanded = np.zeros((len(stored), 2 * units.shape[1], together), stored.dtype)
     rows, count = np.arange(len(stored))[:, None], 1 if words.kind == _TF32 else 2
     chunk = np.arange(units.shape[1] // count)
     codes = metadata[:, None] >> (4 * chunk).astype(np.uint64) & np.uint64(15)
@@ -349,8 +349,8 @@ def _expand(stored: NDArray[Any], metadata: NDArray[np.uint64], words: Words) ->
         index = (codes >> np.uint64(2 * n) & np.uint64(3)).astype(np.int64)
         if count == 1:
             index >>= 1
-        found[rows, 2 * count * chunk + index] = units[:, count * chunk + n]
-    return found.reshape(len(stored), -1)
+        expanded[rows, 2 * count * chunk + index] = units[:, count * chunk + n]
+    return expanded.reshape(len(stored), -1)
 
 
 def _zero_columns(words: Words) -> Mask:
@@ -411,7 +411,7 @@ def _multiply_in(block: _Block, right: _Bytes, words: Words, half: int) -> None:
     first, width = words.d & 0xFFFF, words.columns // words.parts
     c = _addends(tensor[lanes, first : first + width], words, halves=halves)
     a_lanes, a_first = _lanes(words.a & 0xFFFF_FFFF, words), words.a & 0xFFFF
-    found = []
+    parts = []
     for part in range(words.parts):
         rows = slice(part * words.rows, (part + 1) * words.rows)
         columns = slice(part * width, (part + 1) * width)
@@ -421,15 +421,15 @@ def _multiply_in(block: _Block, right: _Bytes, words: Words, half: int) -> None:
             left = np.ascontiguousarray(chosen).view(np.uint8)
         metadata = _metadata(tensor, words, part) if words.sparse else None
         if words.shifted:
-            before = np.maximum(np.arange(words.rows) - 1, 0)
-            left = left[before]
-            metadata = None if metadata is None else metadata[before]
+            preceding_rows = np.maximum(np.arange(words.rows) - 1, 0)
+            left = left[preceding_rows]
+            metadata = None if metadata is None else metadata[preceding_rows]
         scales = None
         if words.scaled:
             b_scales = _scales(tensor, words, 1, words.columns)
             scales = _scales(tensor, words, 0, words.rows), b_scales[columns]
-        found.append(_multiply_part(left, right[columns], c[rows], words, scales, metadata))
-    d = np.concatenate(found)
+        parts.append(_multiply_part(left, right[columns], c[rows], words, scales, metadata))
+    d = np.concatenate(parts)
     if halves:
         d = narrow(widen(d, DataType.F32), DataType.F16).astype(np.uint32)
     written: Mask = np.ones(len(lanes), np.bool_)

@@ -38,19 +38,21 @@ def gather(lanes: Lanes, instruction: Instruction) -> CollectiveOperands:
         flag = true.reshape(-1, WARP_LANES)
     elif instruction.op in (Op.SHFL, Op.MATCH, Op.REDUX):
         value = rows_of(read_bits(lanes, srcs[0], instruction.type.bits), lanes)
-    way = srcs[1:3] if instruction.op is Op.SHFL else ()
+    shuffle_sources = srcs[1:3] if instruction.op is Op.SHFL else ()
     return CollectiveOperands(
-        (value, *(rows_of(read_bits(lanes, source, 32), lanes) for source in way)), flag
+        (value, *(rows_of(read_bits(lanes, source, 32), lanes) for source in shuffle_sources)), flag
     )
 
 
-def compute_results(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
+def compute_results(
+    instruction: Instruction, operands: CollectiveOperands, together: U32
+) -> Results:
     """Return the results of a collective, one for each destination."""
-    return _RESULTS[instruction.op](instruction, given, together)
+    return _RESULTS[instruction.op](instruction, operands, together)
 
 
-def _shuffle(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
-    b, c = (number.astype(np.int64) for number in given.numbers[1:])
+def _shuffle(instruction: Instruction, operands: CollectiveOperands, together: U32) -> Results:
+    b, c = (number.astype(np.int64) for number in operands.numbers[1:])
     distance, clamp, segment = b & 31, c & 31, c >> 8 & 31
     low = LANES & segment
     last = low | (clamp & ~segment)
@@ -66,14 +68,14 @@ def _shuffle(instruction: Instruction, given: CollectiveOperands, together: U32)
     up = instruction.shuffle is ShuffleMode.UP
     within = source >= last if up else source <= last
     source = np.where(within, source, LANES) & 31
-    read = np.take_along_axis(given.numbers[0], source, axis=-1)
-    there = (together >> source.astype(np.uint32)) & 1 != 0
-    value = np.where(within, np.where(there, read, np.uint32(0)), given.numbers[0])
+    read = np.take_along_axis(operands.numbers[0], source, axis=-1)
+    is_named = (together >> source.astype(np.uint32)) & 1 != 0
+    value = np.where(within, np.where(is_named, read, np.uint32(0)), operands.numbers[0])
     return value, within
 
 
-def _vote(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
-    ballot = pack_lane_bits(given.flag)[:, None] & together
+def _vote(instruction: Instruction, operands: CollectiveOperands, together: U32) -> Results:
+    ballot = pack_lane_bits(operands.flag)[:, None] & together
     if instruction.vote is VoteMode.BALLOT:
         return (ballot,)
     all_true, none_true = ballot == together, ballot == 0
@@ -86,21 +88,21 @@ def _vote(instruction: Instruction, given: CollectiveOperands, together: U32) ->
             return (all_true | none_true,)
 
 
-def _match(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
-    equal = given.numbers[0][:, :, None] == given.numbers[0][:, None, :]
-    same = pack_lane_bits(equal) & together
+def _match(instruction: Instruction, operands: CollectiveOperands, together: U32) -> Results:
+    equal = operands.numbers[0][:, :, None] == operands.numbers[0][:, None, :]
+    equal_lanes = pack_lane_bits(equal) & together
     if instruction.match is MatchMode.ANY:
-        return (same,)
-    agree = same == together
+        return (equal_lanes,)
+    agree = equal_lanes == together
     return np.where(agree, together, np.uint32(0)), agree
 
 
-def _redux(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
-    numbers = _float_keys(instruction, given.numbers[0]) if instruction.type.is_float else None
+def _redux(instruction: Instruction, operands: CollectiveOperands, together: U32) -> Results:
+    numbers = _float_keys(instruction, operands.numbers[0]) if instruction.type.is_float else None
     if numbers is None:
-        numbers = given.numbers[0].astype(np.uint32).astype(np.int64)
+        numbers = operands.numbers[0].astype(np.uint32).astype(np.int64)
         if instruction.type.is_signed:
-            numbers = given.numbers[0].astype(np.uint32).view(np.int32).astype(np.int64)
+            numbers = operands.numbers[0].astype(np.uint32).view(np.int32).astype(np.int64)
     assert instruction.reduction is not None
     step = _STEPS[instruction.reduction]
     result, begun = np.zeros_like(numbers), np.zeros(numbers.shape, dtype=np.bool_)
@@ -125,8 +127,8 @@ def _float_keys(instruction: Instruction, value: Bits) -> NDArray[np.int64]:
     signed = patterns.view(np.int32).astype(np.int64)
     keys = np.where(signed < 0, -(signed & 0x7FFF_FFFF) - 1, signed)
     is_nan = (patterns & np.uint32(0x7FFF_FFFF)) > np.uint32(0x7F80_0000)
-    least = instruction.reduction is Reduction.MIN
-    return np.where(is_nan, -_NAN_KEY if least == instruction.nan else _NAN_KEY, keys)
+    is_minimum = instruction.reduction is Reduction.MIN
+    return np.where(is_nan, -_NAN_KEY if is_minimum == instruction.nan else _NAN_KEY, keys)
 
 
 def _from_keys(keys: NDArray[np.int64]) -> Bits:
@@ -136,7 +138,7 @@ def _from_keys(keys: NDArray[np.int64]) -> Bits:
     return result
 
 
-def _elect(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
+def _elect(instruction: Instruction, operands: CollectiveOperands, together: U32) -> Results:
     lowest = together & (~together + np.uint32(1))
     leader = np.zeros(together.shape, dtype=np.uint32)
     for lane in range(WARP_LANES):
@@ -144,11 +146,11 @@ def _elect(instruction: Instruction, given: CollectiveOperands, together: U32) -
     return leader, leader == LANES
 
 
-def _active(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
+def _active(instruction: Instruction, operands: CollectiveOperands, together: U32) -> Results:
     return (together,)
 
 
-def _wait(instruction: Instruction, given: CollectiveOperands, together: U32) -> Results:
+def _wait(instruction: Instruction, operands: CollectiveOperands, together: U32) -> Results:
     return ()
 
 

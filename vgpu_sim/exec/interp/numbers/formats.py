@@ -87,9 +87,9 @@ def flush(bits: Bits, format_: Format) -> Bits:
 
 def saturate(bits: Bits, format_: Format) -> Bits:
     """Clamp to [0, 1]; NaN, and numbers not greater than zero, become +0."""
-    zero, one = bits.dtype.type(0), bits.dtype.type(format_.one)
+    zero, upper_bound = bits.dtype.type(0), bits.dtype.type(format_.one)
     dropped = is_nan(bits, format_) | (bits >= bits.dtype.type(format_.sign))
-    result: Bits = np.where(dropped, zero, np.minimum(bits, one))
+    result: Bits = np.where(dropped, zero, np.minimum(bits, upper_bound))
     return result
 
 
@@ -173,15 +173,15 @@ def narrow(
     # Beyond 54 bits, all that remains of the significand is whether it was zero.
     distance = lowest - exponent + (53 - format_.precision)
     shift = np.minimum(distance, 62)
-    kept = significand >> shift
-    rest = significand - (kept << shift)
+    truncated = significand >> shift
+    remainder = significand - (truncated << shift)
     if chance is not None:
-        cut = rest >> np.minimum(distance - chance_bits, 62)
+        cut = remainder >> np.minimum(distance - chance_bits, 62)
         up: NDArray[np.int64] | Mask = (cut + chance) >> chance_bits
     else:
-        up = _rounds_up(kept, rest, np.int64(1) << (shift - 1), negative, rounding)
+        up = _rounds_up(truncated, remainder, np.int64(1) << (shift - 1), negative, rounding)
     biased = (lowest - format_.minimum_exponent) << (format_.precision - 1)
-    result = biased + kept + up  # the hidden bit, and a carry, increment the exponent field
+    result = biased + truncated + up  # the hidden bit, and a carry, increment the exponent field
     infinity = format_.infinity
     last = infinity - 1 if format_.largest is None else format_.largest
     beyond: int | NDArray[np.int64] = last
@@ -222,23 +222,23 @@ def sum_to_odd(a: Doubles, b: Doubles) -> Doubles:
 
 
 def _rounds_up(
-    kept: NDArray[np.int64],
-    rest: NDArray[np.int64],
+    truncated: NDArray[np.int64],
+    remainder: NDArray[np.int64],
     half: NDArray[np.int64],
     negative: Mask,
     rounding: Rounding,
 ) -> Mask:
     result: Mask
     if rounding is Rounding.RZ:
-        result = np.zeros(kept.shape, dtype=np.bool_)
+        result = np.zeros(truncated.shape, dtype=np.bool_)
     elif rounding is Rounding.RM:
-        result = negative & (rest > 0)
+        result = negative & (remainder > 0)
     elif rounding is Rounding.RP:
-        result = ~negative & (rest > 0)
+        result = ~negative & (remainder > 0)
     elif rounding is Rounding.RNA:
-        result = rest >= half
+        result = remainder >= half
     else:
-        result = (rest > half) | ((rest == half) & (kept & 1 == 1))
+        result = (remainder > half) | ((remainder == half) & (truncated & 1 == 1))
     return result
 
 

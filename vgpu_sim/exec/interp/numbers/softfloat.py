@@ -52,13 +52,13 @@ def encode(
     )
     shift = quantum - exponent
     if shift <= 0:
-        kept = magnitude << -shift
+        rounded = magnitude << -shift
     else:
-        kept = magnitude >> shift
-        rest = magnitude & ((1 << shift) - 1)
-        kept += _rounds_up(kept, rest, 1 << (shift - 1), negative, rounding)
+        rounded = magnitude >> shift
+        remainder = magnitude & ((1 << shift) - 1)
+        rounded += _rounds_up(rounded, remainder, 1 << (shift - 1), negative, rounding)
     lowest = format_.minimum_exponent - (format_.precision - 1)
-    result = ((quantum - lowest) << (format_.precision - 1)) + kept
+    result = ((quantum - lowest) << (format_.precision - 1)) + rounded
     if result >= format_.infinity:
         outward = {Rounding.RZ: False, Rounding.RM: negative, Rounding.RP: not negative}
         result = format_.infinity if outward.get(rounding, True) else format_.infinity - 1
@@ -86,8 +86,8 @@ def fma(a: int, b: int, c: int, format_: Format, rounding: Rounding) -> int:
     addend = z.magnitude << (z.exponent - exponent)
     total = (-product if negative else product) + (-addend if z.negative else addend)
     if total == 0:
-        both = negative if negative == z.negative else rounding is Rounding.RM
-        return format_.sign if both else 0
+        is_negative = negative if negative == z.negative else rounding is Rounding.RM
+        return format_.sign if is_negative else 0
     return encode(total < 0, abs(total), exponent, format_, rounding)
 
 
@@ -125,8 +125,8 @@ def divide(a: int, b: int, format_: Format, rounding: Rounding) -> int:
     if y.infinite:
         return format_.sign if negative else 0
     extra = 2 * format_.precision + 4
-    quotient, rest = divmod(x.magnitude << extra, y.magnitude)
-    sticky = quotient << 1 | (rest != 0)
+    quotient, remainder = divmod(x.magnitude << extra, y.magnitude)
+    sticky = quotient << 1 | (remainder != 0)
     return encode(negative, sticky, x.exponent - y.exponent - extra - 1, format_, rounding)
 
 
@@ -154,11 +154,13 @@ def _infinity(negative: bool, format_: Format) -> int:
     return format_.infinity | (format_.sign if negative else 0)
 
 
-def _rounds_up(kept: int, rest: int, half: int, negative: bool, rounding: Rounding) -> bool:
+def _rounds_up(
+    truncated: int, remainder: int, half: int, negative: bool, rounding: Rounding
+) -> bool:
     if rounding is Rounding.RZ:
         return False
     if rounding is Rounding.RM:
-        return negative and rest > 0
+        return negative and remainder > 0
     if rounding is Rounding.RP:
-        return not negative and rest > 0
-    return rest > half or (rest == half and kept & 1 == 1)
+        return not negative and remainder > 0
+    return remainder > half or (remainder == half and truncated & 1 == 1)

@@ -19,14 +19,14 @@ def candidates(ssa: SsaFunction) -> frozenset[Operation]:
     """Return the selects from which addresses are computed, if an integer comparison decides
     them.
     """
-    found = ssa.analyses.get(candidates)
-    if not isinstance(found, frozenset):
+    selects = ssa.analyses.get(candidates)
+    if not isinstance(selects, frozenset):
         nodes = (ssa.definition[value] for value in addresses(ssa))
-        found = frozenset(
+        selects = frozenset(
             n for n in nodes if isinstance(n, Operation) and comparison(ssa, n) is not None
         )
-        ssa.analyses[candidates] = found
-    return found
+        ssa.analyses[candidates] = selects
+    return selects
 
 
 def comparison(ssa: SsaFunction, node: Operation) -> tuple[Operation, bool] | None:
@@ -34,13 +34,13 @@ def comparison(ssa: SsaFunction, node: Operation) -> tuple[Operation, bool] | No
     if node.instruction.op is not Op.SELP:
         return None
     condition = node.sources[2]
-    found = ssa.definition.get(condition) if isinstance(condition, Value) else None
-    if not isinstance(found, Operation) or found.instruction.op is not Op.SETP:
+    setp = ssa.definition.get(condition) if isinstance(condition, Value) else None
+    if not isinstance(setp, Operation) or setp.instruction.op is not Op.SETP:
         return None
-    instruction = found.instruction
+    instruction = setp.instruction
     if not instruction.type.is_integer or instruction.combine is not BoolOp.NONE:
         return None
-    return found, found.results[0] is not condition
+    return setp, setp.results[0] is not condition
 
 
 def relation(
@@ -52,13 +52,17 @@ def relation(
     comparison has the same result in all lanes: true if ``holds`` is true, else false. Return
     None if there is no such relation.
     """
-    wanted = compare if holds else NEGATED.get(compare)
+    effective_compare = compare if holds else NEGATED.get(compare)
     for place, (number, bound) in enumerate((shapes, shapes[::-1])):
-        if not _goes_on(number) or wanted is Compare.EQ or wanted not in MIRRORED:
+        if (
+            not _goes_on(number)
+            or effective_compare is Compare.EQ
+            or effective_compare not in MIRRORED
+        ):
             continue
         if not isinstance(bound, Affine) or not bound.uniform:
             return None
-        return place, MIRRORED[wanted] if place else wanted
+        return place, MIRRORED[effective_compare] if place else effective_compare
     return None
 
 
@@ -68,9 +72,9 @@ def find_varying_operand(new: LaneShape, old: LaneShape) -> int | None:
     The result is 0 for ``new`` and 1 for ``old``. Return None if neither operand varies by known
     distances, or if the other operand is not the same in all lanes.
     """
-    for place, (own, other) in enumerate(((new, old), (old, new))):
+    for place, (own, other_shape) in enumerate(((new, old), (old, new))):
         if _goes_on(own):
-            return place if isinstance(other, Affine) and other.uniform else None
+            return place if isinstance(other_shape, Affine) and other_shape.uniform else None
     return None
 
 
@@ -93,16 +97,16 @@ def addresses(ssa: SsaFunction) -> frozenset[Value]:
         if isinstance(node, Operation) and node.instruction.op in (Op.LD, Op.ST)
         for source in node.sources[:1]
     ]
-    found: set[Value] = set()
+    address_values: set[Value] = set()
     while pending:
         source = pending.pop()
-        if not isinstance(source, Value) or source in found:
+        if not isinstance(source, Value) or source in address_values:
             continue
-        found.add(source)
+        address_values.add(source)
         node = ssa.definition[source]
         if isinstance(node, Phi | Merge):
             pending += sources_of(node)
         elif node.instruction.op.family in _COMPUTES:
             pending += node.sources
-    ssa.analyses[addresses] = frozenset(found)
-    return frozenset(found)
+    ssa.analyses[addresses] = frozenset(address_values)
+    return frozenset(address_values)

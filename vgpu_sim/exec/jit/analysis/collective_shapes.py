@@ -45,8 +45,10 @@ def _shuffle(
     if bs is not None and cs is not None:
         rows = tuple(
             tuple(
-                int(shuffle_source(mode, (part * algebra.width + lane) % WARP_THREADS, *way)[1])
-                for lane, way in enumerate(zip(*pair, strict=True))
+                int(
+                    shuffle_source(mode, (part * algebra.width + lane) % WARP_THREADS, *operands)[1]
+                )
+                for lane, operands in enumerate(zip(*pair, strict=True))
             )
             for part, pair in enumerate(zip(bs, cs, strict=True))
         )

@@ -67,19 +67,19 @@ def _may(compare: Compare, distance: int, align: int, end: int, number: int) -> 
     The left operand is ``distance`` plus some multiple of ``align`` below ``end``; ``distance``
     is less than ``align``. The right operand is ``number``.
     """
-    least, most = distance, end - align + distance
+    minimum, maximum = distance, end - align + distance
     match compare:
         case Compare.EQ | Compare.NE:
-            same = (number - distance) % align == 0, align < end or number != distance
-            return same if compare is Compare.EQ else (same[1], same[0])
+            equality = (number - distance) % align == 0, align < end or number != distance
+            return equality if compare is Compare.EQ else (equality[1], equality[0])
         case Compare.LT:
-            return least < number, most >= number
+            return minimum < number, maximum >= number
         case Compare.LE:
-            return least <= number, most > number
+            return minimum <= number, maximum > number
         case Compare.GT:
-            return most > number, least <= number
+            return maximum > number, minimum <= number
         case _:
-            return most >= number, least < number
+            return maximum >= number, minimum < number
 
 
 def _constant(shape: LaneShape) -> bool:

@@ -25,8 +25,8 @@ def results(
             return [algebra.uniform()] * len(node.results)
         return results
     inverse = tuple(tuple(1 - value for value in row) for row in rows)
-    both = [algebra.from_lanes(lanes, 1) for lanes in (rows, inverse)]
-    return list(both[: len(node.results)])
+    flag_shapes = [algebra.from_lanes(lanes, 1) for lanes in (rows, inverse)]
+    return list(flag_shapes[: len(node.results)])
 
 
 def _alike(algebra: Algebra, instruction: Instruction, shapes: list[LaneShape]) -> bool:
@@ -61,6 +61,6 @@ def _same_side(algebra: Algebra, instruction: Instruction, shapes: list[LaneShap
     low, high = algebra.extent(first)
     if first.uniform or bound is None or low < 0 or high >= first.align:
         return False
-    after = instruction.compare in (Compare.LE, Compare.GT)
+    bound_inclusive = instruction.compare in (Compare.LE, Compare.GT)
     strict = instruction.compare in (Compare.LT, Compare.GE)
-    return (after or strict) and (bound + after) % first.align == 0
+    return (bound_inclusive or strict) and (bound + bound_inclusive) % first.align == 0

@@ -52,9 +52,9 @@ class DemandedLanes:
             changed = False
             for block_index, node in nodes:
                 for source, lanes in self._reads(block_index, node):
-                    before = self._lanes.get(source, 0)
-                    if lanes & ~before:
-                        self._lanes[source] = before | lanes
+                    earlier_lanes = self._lanes.get(source, 0)
+                    if lanes & ~earlier_lanes:
+                        self._lanes[source] = earlier_lanes | lanes
                         changed = True
 
     def of(self, value: Value) -> int:
@@ -67,9 +67,9 @@ class DemandedLanes:
         return self._lanes.get(value, 0)
 
     def _nodes(self, block: int) -> Iterator[Phi | Operation | Merge]:
-        found = self._analysis.ssa.blocks[block]
-        yield from reversed(found.nodes)
-        yield from found.phis
+        ssa_block = self._analysis.ssa.blocks[block]
+        yield from reversed(ssa_block.nodes)
+        yield from ssa_block.phis
 
     def _reads(self, block: int, node: Phi | Operation | Merge) -> Iterator[tuple[Value, int]]:
         if isinstance(node, Operation) and node.instruction.op is Op.ST:
@@ -98,21 +98,23 @@ class DemandedLanes:
         yield from self._values(node.sources[1:], self._all)
         ways = self._ways(node, block)
         if ways is not None:
-            wanted = self.of(result) if result is not None else 0
+            demanded = self.of(result) if result is not None else 0
             lanes = 0
-            for lane, way in enumerate(ways):
-                if wanted >> lane & 1:
+            for lane, operands in enumerate(ways):
+                if demanded >> lane & 1:
                     first = lane - lane % WARP_THREADS
-                    source, _ = shuffle_source(node.instruction.shuffle, lane % WARP_THREADS, *way)
+                    source, _ = shuffle_source(
+                        node.instruction.shuffle, lane % WARP_THREADS, *operands
+                    )
                     lanes |= 1 << first + (source & WARP_THREADS - 1)
         yield from self._values((value,), lanes & self._all)
 
     def _ways(self, node: Operation, block: int) -> list[tuple[int, int]] | None:
-        algebra, found = self._analysis.algebra, []
+        algebra, operand_lanes = self._analysis.algebra, []
         for source in node.sources[1:3]:
             shape = self._analysis.shape(source, block, 32)
             rows = algebra.lanes(shape, 32) if shape is not None else None
             if rows is None:
                 return None
-            found.append([number for row in rows for number in row])
-        return list(zip(*found, strict=True))
+            operand_lanes.append([number for row in rows for number in row])
+        return list(zip(*operand_lanes, strict=True))

@@ -30,16 +30,16 @@ def depends_only_on_indices(ssa: SsaFunction, block: int) -> bool:
     """
     condition = ssa.blocks[block].condition
     pending: list[Source] = [] if condition is None else [condition.value]
-    seen: set[Source] = set()
+    visited: set[Source] = set()
     while pending:
         source = pending.pop()
-        if not isinstance(source, Value) or source in seen:
+        if not isinstance(source, Value) or source in visited:
             continue
-        seen.add(source)
+        visited.add(source)
         node = ssa.definition.get(source)
         if not isinstance(node, Operation) or node.instruction.op.family not in _COMPUTES:
             return False
         if node.instruction.op is Op.S2R and node.instruction.sreg not in _OF_INDICES:
             return False
         pending += sources_of(node)
-    return bool(seen)
+    return bool(visited)

@@ -22,9 +22,9 @@ def shape(algebra: Algebra, op: Op, shapes: list[LaneShape], bits: int) -> LaneS
     function = fold.LOGIC[op]
     for x, y in (shapes, shapes[::-1]):
         if isinstance(x, Affine) and isinstance(y, Affine):
-            found = _join(algebra, function, x, y, bits)
-            if found is not None:
-                return found
+            joined = _join(algebra, function, x, y, bits)
+            if joined is not None:
+                return joined
     return None
 
 
@@ -35,11 +35,13 @@ def _join(
     if rows is None or y.constant is None or not algebra.fits(x):
         return None
     above = -x.align & (1 << bits) - 1  # bits in which the base may have ones
-    kept = {function(above, value & above) for row in rows for value in row}
-    if kept != {above} or any(function(0, value & above) & above for row in rows for value in row):
+    high_parts = {function(above, value & above) for row in rows for value in row}
+    if high_parts != {above} or any(
+        function(0, value & above) & above for row in rows for value in row
+    ):
         return None
     first, below = function(0, y.constant) & ~above, ~above & (1 << bits) - 1
-    found = algebra.from_lanes(
+    distances = algebra.from_lanes(
         tuple(
             tuple(
                 (function(offset + x.stride * lane, value) & below) - first
@@ -49,8 +51,8 @@ def _join(
         ),
         bits,
     )
-    if not isinstance(found, Affine):
+    if not isinstance(distances, Affine):
         return None
-    assert found.constant is not None
-    offsets = [offset + found.constant for offset in found.offsets]
-    return algebra.affine(offsets, found.stride, None, min(x.align, low_bit(first)), bits)
+    assert distances.constant is not None
+    offsets = [offset + distances.constant for offset in distances.offsets]
+    return algebra.affine(offsets, distances.stride, None, min(x.align, low_bit(first)), bits)

@@ -156,13 +156,13 @@ class NanPlan:
                 visible |= {s for s in node.sources[1:] if isinstance(s, Value)}
         changed = True
         while changed:
-            before = len(visible)
+            earlier_count = len(visible)
             for node in nodes:
                 if (self._is_passive(node) or self._is_sign(node)) and any(
                     result in visible for result in results_of(node)
                 ):
                     visible |= {s for s in self._forwarded_sources(node) if isinstance(s, Value)}
-            changed = len(visible) > before
+            changed = len(visible) > earlier_count
         return visible
 
     def _find_safe(self) -> dict[Value, DataType]:

@@ -49,15 +49,15 @@ def families(ssa: SsaFunction, nodes: Nodes) -> Mapping[Operation, Family]:
     """Return the families of loads whose indices differ only by constants, keyed by the first
     load.
     """
-    found: dict[Operation, Family] = {}
+    family_of: dict[Operation, Family] = {}
     waiting: dict[object, list[_Sibling]] = {}
     home = _home(nodes)
 
     def close() -> None:
         for siblings in waiting.values():
             for family in _rows(siblings):
-                if len(found) < _MOST_FAMILIES and _address_nodes(home, family) is not None:
-                    found[family.loads[0]] = family
+                if len(family_of) < _MOST_FAMILIES and _address_nodes(home, family) is not None:
+                    family_of[family.loads[0]] = family
         waiting.clear()
 
     for node in nodes:
@@ -67,22 +67,22 @@ def families(ssa: SsaFunction, nodes: Nodes) -> Mapping[Operation, Family]:
         elsewhere = instruction.op is Op.ST and instruction.space is Space.SHARED
         if is_visible(instruction) and (not elsewhere or instruction.volatile):
             close()
-        elif (one := _describe(ssa, node)) is not None:
-            key = one.base, one.factor, one.kind, one.parts, instruction.type
-            waiting.setdefault(key, []).append(one)
+        elif (sibling := _describe(ssa, node)) is not None:
+            key = sibling.base, sibling.factor, sibling.kind, sibling.parts, instruction.type
+            waiting.setdefault(key, []).append(sibling)
     close()
-    return found
+    return family_of
 
 
-def order_addresses_first(nodes: Nodes, found: Mapping[Operation, Family]) -> Nodes:
+def order_addresses_first(nodes: Nodes, family_of: Mapping[Operation, Family]) -> Nodes:
     """Return ``nodes`` reordered so that a family's addresses are computed before its loads."""
-    if not found:
+    if not family_of:
         return nodes
     order: dict[Operation | Merge, None] = {}
     home, place = _home(nodes), {node: number for number, node in enumerate(nodes)}
     for node in nodes:
-        if isinstance(node, Operation) and node in found:
-            needed = _address_nodes(home, found[node]) or set()
+        if isinstance(node, Operation) and node in family_of:
+            needed = _address_nodes(home, family_of[node]) or set()
             order |= dict.fromkeys(sorted(needed, key=lambda n: place[n]))
         order[node] = None
     return list(order)
@@ -157,27 +157,27 @@ def _sum(ssa: SsaFunction, index: Source, parts: Counter[Source]) -> int:
 
 def _rows(siblings: list[_Sibling]) -> list[Family]:
     """Return the subsets of ``siblings`` that read rows without a gap."""
-    first, found = siblings[0], []
+    first, rows = siblings[0], []
     size, row = first.load.instruction.type.bytes, list[_Sibling]()
 
-    def place(one: _Sibling) -> int:
-        distance = to_signed(one.away - first.away, _BITS) * first.factor
-        return distance + one.load.instruction.displacement
+    def place(sibling: _Sibling) -> int:
+        distance = to_signed(sibling.away - first.away, _BITS) * first.factor
+        return distance + sibling.load.instruction.displacement
 
-    order = {one.load: number for number, one in enumerate(siblings)}
-    for one in sorted(siblings, key=place):
-        if row and place(one) == place(row[-1]):
+    order = {sibling.load: number for number, sibling in enumerate(siblings)}
+    for sibling in sorted(siblings, key=place):
+        if row and place(sibling) == place(row[-1]):
             continue  # two loads of one element: the second stays a load of its own
-        if row and place(one) != place(row[-1]) + size:
+        if row and place(sibling) != place(row[-1]) + size:
             row = []
-        row.append(one)
+        row.append(sibling)
         if len(row) == _MOST:
-            most = to_signed(row[-1].away - row[0].away, _BITS)
-            if min(row, key=lambda s: order[s.load]) is row[0] and most > 0:
+            span = to_signed(row[-1].away - row[0].away, _BITS)
+            if min(row, key=lambda s: order[s.load]) is row[0] and span > 0:
                 loads = tuple(s.load for s in row)
-                found.append(Family(loads, row[0].index, row[0].kind, most))
+                rows.append(Family(loads, row[0].index, row[0].kind, span))
             row = []
-    return found
+    return rows
 
 
 def _address_nodes(

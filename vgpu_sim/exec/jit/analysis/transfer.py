@@ -96,10 +96,10 @@ class Transfer:
         if any(shape is None for shape in shapes):
             return [None] * len(node.results)
         known = [shape for shape in shapes if shape is not None]
-        before = self._evaluated.get(node)
+        evaluation = self._evaluated.get(node)
         # The shape of a select depends on those of the comparison's operands, too.
-        if before is not None and before[0] == known and node.instruction.op is not Op.SELP:
-            return before[1]
+        if evaluation is not None and evaluation[0] == known and node.instruction.op is not Op.SELP:
+            return evaluation[1]
         self.assumptions.pop(node, None)
         results = self._results(node, known, widths, block)
         self._evaluated[node] = known, results
@@ -232,10 +232,10 @@ class Transfer:
 
     def _taken_by_all(self, node: Operation, shapes: list[LaneShape], block: int) -> int | None:
         """Return the operand of a select that all lanes are assumed to take, or None."""
-        found, place = self._may_choose(node), choices.find_varying_operand(shapes[0], shapes[1])
-        if found is None or place is None or isinstance(shapes[2], Affine):
+        choice, place = self._may_choose(node), choices.find_varying_operand(shapes[0], shapes[1])
+        if choice is None or place is None or isinstance(shapes[2], Affine):
             return None
-        test, inverse = found
+        test, inverse = choice
         bits, compare = test.instruction.type.bits, test.instruction.compare
         a, b = (self._lookup(source, block, bits) for source in test.sources[:2])
         if a is None or b is None or compare is None:

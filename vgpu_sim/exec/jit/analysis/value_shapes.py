@@ -39,14 +39,14 @@ def analyse(ssa: SsaFunction, geometry: Geometry, *, assume_guards: bool) -> "An
     The result is cached and shared by all callers, so it must not be modified. The choice of a
     plan, its legality check and code generation need the same analysis.
     """
-    found = ssa.analyses.get((geometry, assume_guards))
-    if isinstance(found, Analysis):
-        return found
-    made = Analysis(ssa, geometry, assume_guards=assume_guards)
-    ssa.analyses[geometry, assume_guards] = made
-    if not made.guards and not made.scatters:
-        ssa.analyses[geometry, not assume_guards] = made
-    return made
+    cached_analysis = ssa.analyses.get((geometry, assume_guards))
+    if isinstance(cached_analysis, Analysis):
+        return cached_analysis
+    analysis = Analysis(ssa, geometry, assume_guards=assume_guards)
+    ssa.analyses[geometry, assume_guards] = analysis
+    if not analysis.guards and not analysis.scatters:
+        ssa.analyses[geometry, not assume_guards] = analysis
+    return analysis
 
 
 class Analysis:
@@ -103,7 +103,7 @@ class Analysis:
 
     def falls_back(self, to: Fallback) -> bool:
         """Return whether one of the assumptions has the fallback ``to``."""
-        return any(one.fallback is to for one in self.assumptions.values())
+        return any(assumption.fallback is to for assumption in self.assumptions.values())
 
     @property
     def scatters(self) -> bool:
@@ -206,10 +206,10 @@ class Analysis:
     def _raise(self, value: Value, shape: LaneShape | None) -> bool:
         if shape is None:
             return False
-        before = self.shapes.get(value)
-        if before is not None:
-            shape = self.algebra.join(before, shape)
-        if shape == before:
+        earlier_shape = self.shapes.get(value)
+        if earlier_shape is not None:
+            shape = self.algebra.join(earlier_shape, shape)
+        if shape == earlier_shape:
             return False
         self.shapes[value] = shape
         return True
@@ -238,11 +238,13 @@ class Analysis:
         """
         graph, blocks = self.ssa.graph, self.ssa.blocks
         block = self.order[0]
-        seen: set[int] = set()
+        visited: set[int] = set()
         while (
-            graph.innermost_loop[block] == -1 and block not in seen and self._is_unobservable(block)
+            graph.innermost_loop[block] == -1
+            and block not in visited
+            and self._is_unobservable(block)
         ):
-            seen.add(block)
+            visited.add(block)
             successors = blocks[block].successors
             following = [target for target in successors if target != graph.exit]
             if len(following) == 1:
@@ -267,14 +269,18 @@ class Analysis:
             block = meeting
 
     def _between(self, block: int, meeting: int) -> set[int]:
-        found: set[int] = set()
+        blocks_between: set[int] = set()
         pending = list(self.ssa.blocks[block].successors)
         while pending:
-            one = pending.pop()
-            if one != meeting and one not in found and one != self.ssa.graph.exit:
-                found.add(one)
-                pending += self.ssa.blocks[one].successors
-        return found
+            successor = pending.pop()
+            if (
+                successor != meeting
+                and successor not in blocks_between
+                and successor != self.ssa.graph.exit
+            ):
+                blocks_between.add(successor)
+                pending += self.ssa.blocks[successor].successors
+        return blocks_between
 
     def _is_unobservable(self, block: int) -> bool:
         """Return whether nothing outside the group can observe that a block ran."""

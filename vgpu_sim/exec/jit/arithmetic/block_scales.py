@@ -21,8 +21,8 @@ Numbers = Callable[[int], str]
 def numbers_of(lanes: Lanes, word: str, type_: DataType) -> Numbers:
     """Return the scales whose codes are the bytes of a word."""
     if type_ is DataType.E4M3:
-        kept = lanes.emit("and", "i32", word, lanes.const("i32", str(_UNSIGNED)))
-        singles = split_bytes(lanes, kept, type_)
+        magnitudes = lanes.emit("and", "i32", word, lanes.const("i32", str(_UNSIGNED)))
+        singles = split_bytes(lanes, magnitudes, type_)
         return lambda block: _widen(lanes, singles[block])
     return lambda block: _power(lanes, word, block)
 

@@ -15,12 +15,14 @@ def constant_permutation(words: Words, mode: Permute, a: str, b: str, selector: 
     value = text.let(f"shufflevector {octets} {first}, {octets} {second}, {_places(places)}")
     if any(choice & 8 for choice in chosen):
         signs = text.let(f"ashr {octets} {value}, splat (i8 7)")
-        taken = [
+        byte_places = [
             4 * lane + i + (count if c & 8 else 0)
             for lane in range(text.width)
             for i, c in enumerate(chosen)
         ]
-        value = text.let(f"shufflevector {octets} {value}, {octets} {signs}, {_places(taken)}")
+        value = text.let(
+            f"shufflevector {octets} {value}, {octets} {signs}, {_places(byte_places)}"
+        )
     return text.let(f"bitcast {octets} {value} to {words.type}")
 
 

@@ -77,8 +77,8 @@ class TextDoubles:
         return self._text.let(f"ashr {self._word} {a}, {self._integer(count)}")
 
     def bit(self, a: str, place: int) -> str:
-        some = self.mask(a, 1 << place)
-        return self._text.let(f"icmp ne {self._word} {some}, {self._integer(0)}")
+        masked_bit = self.mask(a, 1 << place)
+        return self._text.let(f"icmp ne {self._word} {masked_bit}, {self._integer(0)}")
 
     def _integer(self, value: int) -> str:
         return self._text.const(value, self.WORD, self._vector)

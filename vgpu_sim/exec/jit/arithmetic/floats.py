@@ -24,10 +24,13 @@ def flush(text: Text, value: str, type_: DataType, vector: bool) -> str:
     """Replace subnormal numbers by a zero of the same sign."""
     if type_ not in NATIVE:
         return flush_bits(text, value, type_, vector)
-    held, whole = text.type_of(NATIVE[type_], vector), text.type_of(integer(type_.bits), vector)
-    bits = text.let(f"bitcast {held} {value} to {whole}")
+    float_type, whole = (
+        text.type_of(NATIVE[type_], vector),
+        text.type_of(integer(type_.bits), vector),
+    )
+    bits = text.let(f"bitcast {float_type} {value} to {whole}")
     flushed = flush_bits(text, bits, type_, vector)
-    return text.let(f"bitcast {whole} {flushed} to {held}")
+    return text.let(f"bitcast {whole} {flushed} to {float_type}")
 
 
 def flush_bits(text: Text, bits: str, type_: DataType, vector: bool) -> str:
@@ -46,19 +49,19 @@ def saturate(text: Text, value: str, type_: DataType, vector: bool) -> str:
     """Clamp to [0, 1]; NaN, -0 and negative numbers become +0."""
     if type_ in NATIVE:
         scalar = NATIVE[type_]
-        zero, one = text.const(0, scalar, vector), text.const(ONE[type_], scalar, vector)
+        zero, upper_bound = text.const(0, scalar, vector), text.const(ONE[type_], scalar, vector)
         whole = text.type_of(scalar, vector)
         positive = text.let(f"fcmp ogt {whole} {value}, {zero}")
         value = text.select(positive, value, zero, scalar, vector)
-        small = text.let(f"fcmp olt {whole} {value}, {one}")
-        return text.select(small, value, one, scalar, vector)
+        small = text.let(f"fcmp olt {whole} {value}, {upper_bound}")
+        return text.select(small, value, upper_bound, scalar, vector)
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
     infinity = text.const(INFINITY[type_], scalar, vector)
     # As unsigned integers, all negative patterns and all NaNs are above infinity.
     dropped = text.let(f"icmp ugt {whole} {value}, {infinity}")
-    one = text.const(_ONE_SMALL[type_], scalar, vector)
-    clamped = text.intrinsic("umin", scalar, vector, value, one)
+    upper_bound = text.const(_ONE_SMALL[type_], scalar, vector)
+    clamped = text.intrinsic("umin", scalar, vector, value, upper_bound)
     return text.select(dropped, text.const(0, scalar, vector), clamped, scalar, vector)
 
 
@@ -81,9 +84,9 @@ def canonical_bits(text: Text, value: str, type_: DataType, vector: bool) -> str
     """
     if type_ not in NATIVE:
         return value
-    held, scalar = text.type_of(NATIVE[type_], vector), integer(type_.bits)
+    float_type, scalar = text.type_of(NATIVE[type_], vector), integer(type_.bits)
     if vector and nan_fixups.is_available(text.width, type_):
         return nan_fixups.canonicalise_nans(text, value, type_)
-    bits = text.let(f"bitcast {held} {value} to {text.type_of(scalar, vector)}")
-    is_nan = text.let(f"fcmp uno {held} {value}, {value}")
+    bits = text.let(f"bitcast {float_type} {value} to {text.type_of(scalar, vector)}")
+    is_nan = text.let(f"fcmp uno {float_type} {value}, {value}")
     return text.select(is_nan, text.const(CANONICAL[type_], scalar, vector), bits, scalar, vector)

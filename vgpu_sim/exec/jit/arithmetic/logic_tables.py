@@ -49,18 +49,18 @@ def emit_runtime_table(words: Words, inputs: Sequence[str], table: str) -> str:
         top = words.op("shl", table, words.const(31 - row))
         entry = words.op("ashr", top, words.const(31))
         for place, source in enumerate(inputs):
-            wanted = source if row in _ROWS[place] else words.inverse(source)
-            entry = words.op("and", entry, wanted)
+            literal = source if row in _ROWS[place] else words.inverse(source)
+            entry = words.op("and", entry, literal)
         value = words.op("or", value, entry)
     return value
 
 
 def _halves(table: int, pivot: int) -> tuple[int, int]:
     """Return the two-operand tables for pivot one and pivot zero."""
-    ones = [row for row in range(8) if row in _ROWS[pivot]]
+    true_rows = [row for row in range(8) if row in _ROWS[pivot]]
     zeros = [row for row in range(8) if row not in _ROWS[pivot]]
     high, low = (
-        sum((table >> row & 1) << i for i, row in enumerate(rows)) for rows in (ones, zeros)
+        sum((table >> row & 1) << i for i, row in enumerate(rows)) for rows in (true_rows, zeros)
     )
     return high, low
 

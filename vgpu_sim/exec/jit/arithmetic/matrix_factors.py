@@ -53,20 +53,20 @@ class Lanes:
 def split_halves(lanes: Lanes, register: str) -> Parts:
     """Return a register's two halves as floats."""
     upper = lanes.emit("lshr", "i32", register, lanes.const("i32", "16"))
-    found = []
+    floats = []
     for half in (register, upper):
         short = lanes.text.let(f"trunc {lanes.type_of('i32')} {half} to {lanes.type_of('i16')}")
         number = lanes.bitcast(short, "i16", "half")
-        found.append(
+        floats.append(
             lanes.text.let(f"fpext {lanes.type_of('half')} {number} to {lanes.type_of('float')}")
         )
-    return tuple(found)
+    return tuple(floats)
 
 
 def truncate(lanes: Lanes, register: str) -> Parts:
     """Return a register's TF32 number as a float; the lower 13 bits are ignored."""
-    kept = lanes.emit("and", "i32", register, lanes.const("i32", "-8192"))
-    return (lanes.bitcast(kept, "i32", "float"),)
+    truncated = lanes.emit("and", "i32", register, lanes.const("i32", "-8192"))
+    return (lanes.bitcast(truncated, "i32", "float"),)
 
 
 def split_bytes(lanes: Lanes, register: str, type_: DataType) -> Parts:

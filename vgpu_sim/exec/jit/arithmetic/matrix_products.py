@@ -100,12 +100,12 @@ def prepare_right(lanes: Lanes, instruction: Instruction, b: Sequence[Halves], t
         for odd in range(2)
         for lane in range(QUAD)
     ]
-    found = []
+    parts = []
     for low, high in b:
         for pair in zip(how.right(low), how.right(high), strict=True):
             for first in range(0, 2 * LANES, LANES):
-                found.append(_permute(lanes, how, pair, columns[first : first + LANES]))
-    return _store(lanes, how, found, to)
+                parts.append(_permute(lanes, how, pair, columns[first : first + LANES]))
+    return _store(lanes, how, parts, to)
 
 
 def multiply(
@@ -128,34 +128,34 @@ def multiply(
 
     def of_left(register: int, half: int, place: int) -> Parts:
         first = (2 * register + half) * lefts
-        found = (_load(text, vector, left, VECTOR_BYTES * (first + n)) for n in range(lefts))
+        stored_parts = (_load(text, vector, left, VECTOR_BYTES * (first + n)) for n in range(lefts))
         quad = [QUAD * (lane // QUAD) + place for lane in range(LANES)]
-        return tuple(_permute(lanes, how, (part, "poison"), quad) for part in found)
+        return tuple(_permute(lanes, how, (part, "poison"), quad) for part in stored_parts)
 
     def of_right(right: str, register: int, place: int, odd: int) -> Parts:
-        found = []
+        parts = []
         for n in range(rights):
             at = 2 * VECTOR_BYTES * (register * rights + n) + 4 * QUAD * (2 * place + odd)
             row = _load(text, quad_type, right, at)
             order = ", ".join(f"i32 {lane % QUAD}" for lane in range(LANES))
-            found.append(
+            parts.append(
                 text.let(
                     f"shufflevector {quad_type} {row}, {quad_type} poison,"
                     f" <{LANES} x i32> <{order}>"
                 )
             )
-        return tuple(found)
+        return tuple(parts)
 
     for block, place in product(range(depth), range(QUAD)):
         own = [
             [of_left(block * rows + row, half, place) for half in range(2)] for row in range(rows)
         ]
         for ((right, _), total), odd in product(zip(columns, totals, strict=True), range(2)):
-            other = of_right(right, block, place, odd)
+            column_parts = of_right(right, block, place, odd)
             for row, halves in enumerate(own):
                 to = total[2 * row + odd]
                 for half, part in enumerate(halves):
-                    to[half] = how.add(to[half], part, other)
+                    to[half] = how.add(to[half], part, column_parts)
     return totals
 
 
@@ -198,10 +198,10 @@ def multiply_in_lane(
             own = [how.left(read(a[block * rows + row], at)) for row in range(rows)]
             for odd in range(2):
                 at = text.let(f"or i32 {first}, {QUAD * odd + place}")
-                other = how.right(read(b[block], at))
+                column_parts = how.right(read(b[block], at))
                 for row, part in enumerate(own):
                     to = 2 * row + odd
-                    totals[to] = how.add(totals[to], part, other)
+                    totals[to] = how.add(totals[to], part, column_parts)
     return totals
 
 
@@ -279,8 +279,8 @@ def _emulated_pairs(lanes: Lanes) -> Steps:
             sum_ = lanes.call("fma", "float", row[n], column[n], total)
             large = lanes.call("fma", "float", row[2 + n], column[n], multiply_by_scale(total))
             size = lanes.call("fabs", "float", large)
-            least = lanes.const("float", f"0x{limit:016X}")
-            tiny = lanes.text.let(f"fcmp olt {type_} {size}, {least}")
+            threshold = lanes.const("float", f"0x{limit:016X}")
+            tiny = lanes.text.let(f"fcmp olt {type_} {size}, {threshold}")
             nothing = lanes.call("copysign", "float", lanes.const("float", "0.0"), sum_)
             total = lanes.text.let(
                 f"select {lanes.type_of('i1')} {tiny}, {type_} {nothing}, {type_} {sum_}"
@@ -298,12 +298,12 @@ def _bytes(lanes: Lanes, instruction: Instruction) -> Steps:
         return _native_bytes(lanes, *signs)
 
     def parts(register: str, signed: bool) -> Parts:
-        found = []
+        byte_values = []
         for place in range(_BYTES):
             raised = lanes.emit("shl", "i32", register, lanes.const("i32", str(24 - 8 * place)))
             shift = "ashr" if signed else "lshr"
-            found.append(lanes.emit(shift, "i32", raised, lanes.const("i32", "24")))
-        return tuple(found)
+            byte_values.append(lanes.emit(shift, "i32", raised, lanes.const("i32", "24")))
+        return tuple(byte_values)
 
     def add(total: str, row: Parts, column: Parts) -> str:
         for x, y in zip(row, column, strict=True):

@@ -76,18 +76,18 @@ def accumulate(
     # The signs of the first factor, which is B, precede those of the second.
     signs = instruction.source_type is DataType.S8, instruction.type is DataType.S32
     name = "tdpb" + "".join("s" if sign else "u" for sign in signs) + "d"
-    found = [scratch(text, f"D {total}", TOTAL_BYTES) for total in range(len(right))]
+    total_addresses = [scratch(text, f"D {total}", TOTAL_BYTES) for total in range(len(right))]
     for total in range(len(right)):
         _tile(text, "tilezero", total)
     for step, a in enumerate(left):
         _move(text, "tileloadd64", _LEFT, a, VECTOR_BYTES)
         for total, places in enumerate(right):
-            other = _RIGHTS[total % len(_RIGHTS)]
-            _move(text, "tileloadd64", other, places[step], _DEPTH_BYTES)
-            _tile(text, name, total, other, _LEFT)
-    for total, place in enumerate(found):
+            tile_register = _RIGHTS[total % len(_RIGHTS)]
+            _move(text, "tileloadd64", tile_register, places[step], _DEPTH_BYTES)
+            _tile(text, name, total, tile_register, _LEFT)
+    for total, place in enumerate(total_addresses):
         _move(text, "tilestored64", total, place, VECTOR_BYTES)
-    return found
+    return total_addresses
 
 
 def configure(text: Text) -> None:
@@ -116,16 +116,16 @@ def totals_at(text: Text, place: str, addends: Sequence[Halves]) -> list[list[st
         text.let(f"load <{LANES} x i32>, ptr {_at(text, place, VECTOR_BYTES * n)}, align 64")
         for n in range(ROWS)
     ]
-    found: list[list[str]] = []
+    block_totals: list[list[str]] = []
     for block in range(2):
         columns = rows[block * 8 : block * 8 + 8]
         odd = [_transpose(text, columns[n::2]) for n in range(2)]
         for upper in range(2):
-            found += [parts[2 * upper : 2 * upper + 2] for parts in odd]
+            block_totals += [parts[2 * upper : 2 * upper + 2] for parts in odd]
     type_ = f"<{LANES} x i32>"
     return [
         [text.let(f"add {type_} {total}, {addend}") for total, addend in zip(*pair, strict=True)]
-        for pair in zip(found, addends, strict=True)
+        for pair in zip(block_totals, addends, strict=True)
     ]
 
 

@@ -28,25 +28,26 @@ def is_available(lanes: int, type_: DataType) -> bool:
 def canonicalise_nans(text: Text, number: str, type_: DataType) -> str:
     """Return a vector's bit patterns with canonical NaNs."""
     lanes, scalar = text.width, integer(type_.bits)
-    held, whole = text.type_of(_NAMES[type_][0], True), text.type_of(scalar, True)
-    most = 512 // type_.bits
-    if lanes <= most:
+    float_type, whole = text.type_of(_NAMES[type_][0], True), text.type_of(scalar, True)
+    part_lanes = 512 // type_.bits
+    if lanes <= part_lanes:
         parts = [_fix_up(text, number, type_, lanes)]
     else:
         parts = []
-        for first in range(0, lanes, most):
-            places = ", ".join(f"i32 {lane}" for lane in range(first, first + most))
-            part = f"shufflevector {held} {number}, {held} poison, <{most} x i32> <{places}>"
-            parts.append(_fix_up(text, text.let(part), type_, most))
+        for first in range(0, lanes, part_lanes):
+            places = ", ".join(f"i32 {lane}" for lane in range(first, first + part_lanes))
+            order = f"<{part_lanes} x i32> <{places}>"
+            part = f"shufflevector {float_type} {number}, {float_type} poison, {order}"
+            parts.append(_fix_up(text, text.let(part), type_, part_lanes))
     while len(parts) > 1:
-        places = ", ".join(f"i32 {lane}" for lane in range(2 * most))
-        kind = f"<{most} x {_NAMES[type_][0]}>"
+        places = ", ".join(f"i32 {lane}" for lane in range(2 * part_lanes))
+        kind = f"<{part_lanes} x {_NAMES[type_][0]}>"
         parts = [
-            text.let(f"shufflevector {kind} {a}, {kind} {b}, <{2 * most} x i32> <{places}>")
+            text.let(f"shufflevector {kind} {a}, {kind} {b}, <{2 * part_lanes} x i32> <{places}>")
             for a, b in zip(parts[::2], parts[1::2], strict=True)
         ]
-        most *= 2
-    return text.let(f"bitcast {held} {parts[0]} to {whole}")
+        part_lanes *= 2
+    return text.let(f"bitcast {float_type} {parts[0]} to {whole}")
 
 
 def _fix_up(text: Text, number: str, type_: DataType, lanes: int) -> str:

@@ -40,18 +40,18 @@ def _as_float(words: Words, value: str, letter: str) -> str:
 
 def _divide_64(words: Words, a: str, b: str) -> tuple[str, str]:
     text, kind = words.text, _float(words)
-    one = f"splat (double {_BELOW_ONE})"
-    inverse = text.let(f"fdiv {kind} {one}, {_as_float(words, b, 'u')}")
-    quotient, rest = words.const(0), a
+    numerator = f"splat (double {_BELOW_ONE})"
+    inverse = text.let(f"fdiv {kind} {numerator}, {_as_float(words, b, 'u')}")
+    quotient, remainder = words.const(0), a
     for _ in range(2):
-        real = text.let(f"fmul {kind} {_as_float(words, rest, 'u')}, {inverse}")
+        real = text.let(f"fmul {kind} {_as_float(words, remainder, 'u')}, {inverse}")
         part = text.let(f"fptoui {kind} {real} to {words.type}")
         quotient = words.op("add", quotient, part)
-        rest = words.op("sub", rest, words.op("mul", part, b))
-    more = words.test("uge", rest, b)
-    zero, less = words.const(0), words.op("sub", rest, b)
-    step = words.select(more, words.const(1), zero)
-    return words.op("add", quotient, step), words.select(more, less, rest)
+        remainder = words.op("sub", remainder, words.op("mul", part, b))
+    fits_again = words.test("uge", remainder, b)
+    zero, less = words.const(0), words.op("sub", remainder, b)
+    step = words.select(fits_again, words.const(1), zero)
+    return words.op("add", quotient, step), words.select(fits_again, less, remainder)
 
 
 def _signed_divide_64(words: Words, a: str, b: str) -> tuple[str, str]:
@@ -60,7 +60,7 @@ def _signed_divide_64(words: Words, a: str, b: str) -> tuple[str, str]:
         words.op("sub", words.op("xor", value, sign), sign)
         for value, sign in zip((a, b), signs, strict=True)
     )
-    quotient, rest = _divide_64(words, x, y)
+    quotient, remainder = _divide_64(words, x, y)
     sign = words.op("xor", *signs)
     quotient = words.op("sub", words.op("xor", quotient, sign), sign)
-    return quotient, words.op("sub", words.op("xor", rest, signs[0]), signs[0])
+    return quotient, words.op("sub", words.op("xor", remainder, signs[0]), signs[0])

@@ -55,24 +55,23 @@ class SmallFloats:
     def round_to(self, value: str, to: str, rounding: Rounding) -> str:
         """Round a number to the next narrower scalar type, in any direction."""
         text, wide = self._text, _WIDER[to]
-        held, wanted, word = self._type(wide), self._type(to), integer(BITS[to])
-        nearest = text.let(f"fptrunc {held} {value} to {wanted}")
+        source_type, target_type, word = self._type(wide), self._type(to), integer(BITS[to])
+        nearest = text.let(f"fptrunc {source_type} {value} to {target_type}")
         if rounding not in DIRECTED:
             return nearest
-        back = text.let(f"fpext {wanted} {nearest} to {held}")
+        back = text.let(f"fpext {target_type} {nearest} to {source_type}")
         if rounding is Rounding.RZ:
             value, back = (text.intrinsic("fabs", wide, self._vector, v) for v in (value, back))
         relation = "olt" if rounding is Rounding.RP else "ogt"
-        beyond = text.let(f"fcmp {relation} {held} {back}, {value}")
+        beyond = text.let(f"fcmp {relation} {source_type} {back}, {value}")
         bits = self._as(nearest, to, word)
         step = self._const(-1, word)
         if rounding is not Rounding.RZ:
             negative = text.let(f"icmp slt {self._type(word)} {bits}, {self._const(0, word)}")
             outward = rounding is Rounding.RM
             up, down = self._const(1, word), self._const(-1, word)
-            step = text.select(
-                negative, *((up, down) if outward else (down, up)), word, self._vector
-            )
+            negative_step, positive_step = (up, down) if outward else (down, up)
+            step = text.select(negative, negative_step, positive_step, word, self._vector)
         moved = text.let(f"add {self._type(word)} {bits}, {step}")
         return self._as(text.select(beyond, moved, bits, word, self._vector), word, to)
 
@@ -105,15 +104,15 @@ class SmallFloats:
         nearest = text.let(f"fptrunc {double} {value} to {single}")
         error = text.let(f"fsub {double} {value}, {self.to_double(nearest)}")
         word, flags = self._type("i32"), self._type("i1")
-        zero, one = self._const(0, "i32"), self._const(1, "i32")
+        zero, unit = self._const(0, "i32"), self._const(1, "i32")
         nothing = self._const(0, "double")
         bits = self._as(nearest, "float", "i32")
         dropped = text.let(f"fcmp one {double} {error}, {nothing}")
-        even = text.let(f"icmp eq {word} {text.let(f'and {word} {bits}, {one}')}, {zero}")
+        even = text.let(f"icmp eq {word} {text.let(f'and {word} {bits}, {unit}')}, {zero}")
         below = text.let(f"fcmp olt {double} {error}, {nothing}")
         negative = text.let(f"icmp slt {word} {bits}, {zero}")
         inward = text.let(f"xor {flags} {below}, {negative}")
-        step = self._choose(inward, self._const(-1, "i32"), one, "i32")
+        step = self._choose(inward, self._const(-1, "i32"), unit, "i32")
         moved = text.let(f"add {word} {bits}, {step}")
         move = text.let(f"and {flags} {dropped}, {even}")
         return self._as(self._choose(move, moved, bits, "i32"), "i32", "float")
@@ -141,9 +140,9 @@ class SmallFloats:
         text, word = self._text, self._type("i32")
         bits = self._as(single, "float", "i32")
         if rounding in (Rounding.RM, Rounding.RP):
-            zero, all_ = self._const(0, "i32"), self._const(0xFFFF, "i32")
+            zero, all_ones = self._const(0, "i32"), self._const(0xFFFF, "i32")
             negative = text.let(f"icmp slt {word} {bits}, {zero}")
-            away = (all_, zero) if rounding is Rounding.RM else (zero, all_)
+            away = (all_ones, zero) if rounding is Rounding.RM else (zero, all_ones)
             bits = text.let(f"add {word} {bits}, {self._choose(negative, *away, 'i32')}")
         elif rounding is not Rounding.RZ:
             last = text.let(f"lshr {word} {bits}, {self._const(16, 'i32')}")
@@ -159,8 +158,10 @@ class SmallFloats:
     def _const(self, pattern: int, scalar: str) -> str:
         return self._text.const(pattern, scalar, self._vector)
 
-    def _as(self, value: str, held: str, wanted: str) -> str:
-        return self._text.let(f"bitcast {self._type(held)} {value} to {self._type(wanted)}")
+    def _as(self, value: str, source_scalar: str, target_scalar: str) -> str:
+        return self._text.let(
+            f"bitcast {self._type(source_scalar)} {value} to {self._type(target_scalar)}"
+        )
 
     def _choose(self, flag: str, yes: str, no: str, scalar: str) -> str:
         return self._text.select(flag, yes, no, scalar, self._vector)

@@ -90,10 +90,10 @@ class TinyFloats:
         small = self._text.let(
             f"fcmp olt {self._single} {scaled}, {self._float(width + layout.stored)}"
         )
-        held = self._text.select(
+        bounded = self._text.select(
             small, scaled, self._text.const(0, "float", self._vector), "float", self._vector
         )
-        units = self._text.let(f"fptoui {self._single} {held} to {self._word}")
+        units = self._text.let(f"fptoui {self._single} {bounded} to {self._word}")
         tiny = self._op("lshr", self._op("add", units, chance), self._const(width))
         return self._split(magnitude, layout, tiny, normal)
 
@@ -170,16 +170,16 @@ class TinyFloats:
             small = text.let(f"icmp ult {self._word} {magnitude}, {self._const(1 << _STORED)}")
             magnitude = text.select(small, subnormal, normal, "i32", self._vector)
         power = self._op("lshr", magnitude, self._const(_STORED))
-        most = self._const(0xFE if finite else 0xFF)
-        power = text.intrinsic("umin", "i32", self._vector, power, most)
+        maximum = self._const(0xFE if finite else 0xFF)
+        power = text.intrinsic("umin", "i32", self._vector, power, maximum)
         return self._unless_nan(single, power, 0xFF)
 
     def from_power_of_two(self, pattern: str) -> str:
         """Convert a UE8M0 pattern to float."""
         text = self._text
         bits = self._op("shl", pattern, self._const(_STORED))
-        least = text.let(f"icmp eq {self._word} {pattern}, {self._const(0)}")
-        bits = text.select(least, self._const(1 << (_STORED - 1)), bits, "i32", self._vector)
+        is_least = text.let(f"icmp eq {self._word} {pattern}, {self._const(0)}")
+        bits = text.select(is_least, self._const(1 << (_STORED - 1)), bits, "i32", self._vector)
         nan = text.let(f"icmp eq {self._word} {pattern}, {self._const(0xFF)}")
         bits = text.select(nan, self._const(0x7FFF_FFFF), bits, "i32", self._vector)
         return self._number(bits)
@@ -189,8 +189,8 @@ class TinyFloats:
         return self._op("sub", shifted, self._const((_BIAS - layout.bias) << layout.stored))
 
     def _split(self, magnitude: str, layout: Layout, tiny: str, normal: str) -> str:
-        least = self._const((_BIAS + 1 - layout.bias) << _STORED)
-        small = self._text.let(f"icmp ult {self._word} {magnitude}, {least}")
+        threshold = self._const((_BIAS + 1 - layout.bias) << _STORED)
+        small = self._text.let(f"icmp ult {self._word} {magnitude}, {threshold}")
         return self._text.select(small, tiny, normal, "i32", self._vector)
 
     def _limit(self, pattern: str, layout: Layout) -> str:

@@ -57,33 +57,35 @@ class Result:
     vector: bool
 
 
-def results(text: Text, instruction: Instruction, given: CollectiveOperands) -> tuple[Result, ...]:
+def results(
+    text: Text, instruction: Instruction, operands: CollectiveOperands
+) -> tuple[Result, ...]:
     """Return the results of a collective, one for each destination."""
-    return _RESULTS[instruction.op](text, WarpText(text), instruction, given)
+    return _RESULTS[instruction.op](text, WarpText(text), instruction, operands)
 
 
-def _together(warp: WarpText, given: CollectiveOperands) -> str:
+def _together(warp: WarpText, operands: CollectiveOperands) -> str:
     """Return, for each lane, the mask of the lanes that take part with it."""
-    return warp.apply("and", given.each, warp.splat("i32", given.here))
+    return warp.apply("and", operands.each, warp.splat("i32", operands.here))
 
 
 def _shuffle(
-    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
+    text: Text, warp: WarpText, instruction: Instruction, operands: CollectiveOperands
 ) -> tuple[Result, ...]:
-    value = given.value
-    if not given.whole:
-        value = warp.select(warp.unpack_flags(given.here), value, "zeroinitializer")
-    if given.known is not None:
-        return _shuffle_known(warp, instruction, given, value)
-    assert given.way is not None
-    b, c = given.way()
+    value = operands.value
+    if not operands.whole:
+        value = warp.select(warp.unpack_flags(operands.here), value, "zeroinitializer")
+    if operands.known is not None:
+        return _shuffle_known(warp, instruction, operands, value)
+    assert operands.way is not None
+    b, c = operands.way()
     lane = warp.constant(LANES)
     distance = warp.apply("and", b, "splat (i32 31)")
     clamp = warp.apply("and", c, "splat (i32 31)")
     segment = warp.apply("and", warp.apply("lshr", c, "splat (i32 8)"), "splat (i32 31)")
-    rest = warp.apply("xor", segment, "splat (i32 -1)")
+    segment_complement = warp.apply("xor", segment, "splat (i32 -1)")
     low = warp.apply("and", lane, segment)
-    last = warp.apply("or", low, warp.apply("and", clamp, rest))
+    last = warp.apply("or", low, warp.apply("and", clamp, segment_complement))
     match instruction.shuffle:
         case ShuffleMode.UP:
             source = warp.apply("sub", lane, distance)
@@ -92,34 +94,34 @@ def _shuffle(
         case ShuffleMode.BFLY:
             source = warp.apply("xor", lane, distance)
         case _:
-            source = warp.apply("or", low, warp.apply("and", distance, rest))
+            source = warp.apply("or", low, warp.apply("and", distance, segment_complement))
     up = instruction.shuffle is ShuffleMode.UP
     within = warp.compare("sge" if up else "sle", source, last)
     source = warp.select(within, source, lane)
     source = warp.apply("and", source, "splat (i32 31)")
-    found = warp.permute(value, source)
-    if given.each:
-        named = warp.apply("and", warp.apply("lshr", given.each, source), "splat (i32 1)")
-        there = warp.compare("ne", named, "zeroinitializer")
-        found = warp.select(there, found, "zeroinitializer")
-    return Result(found, "i32", True), Result(within, "i1", True)
+    shuffled = warp.permute(value, source)
+    if operands.each:
+        named = warp.apply("and", warp.apply("lshr", operands.each, source), "splat (i32 1)")
+        is_source_named = warp.compare("ne", named, "zeroinitializer")
+        shuffled = warp.select(is_source_named, shuffled, "zeroinitializer")
+    return Result(shuffled, "i32", True), Result(within, "i1", True)
 
 
 def _shuffle_known(
-    warp: WarpText, instruction: Instruction, given: CollectiveOperands, value: str
+    warp: WarpText, instruction: Instruction, operands: CollectiveOperands, value: str
 ) -> tuple[Result, ...]:
-    assert given.known is not None
-    pairs = list(zip(*given.known, strict=True))
+    assert operands.known is not None
+    pairs = list(zip(*operands.known, strict=True))
     pairs += [(0, 0)] * (len(LANES) - len(pairs))
     chosen = [shuffle_source(instruction.shuffle, lane, b, c) for lane, (b, c) in enumerate(pairs)]
-    sources = _simplest([source & 31 for source, _ in chosen], given.demanded, warp.vector_lanes)
+    sources = _simplest([source & 31 for source, _ in chosen], operands.demanded, warp.vector_lanes)
     within = "<" + ", ".join(f"i1 {'true' if flag else 'false'}" for _, flag in chosen) + ">"
-    found = warp.shuffle(value, "poison", sources, "i32")
-    if given.each:
-        named = warp.apply("and", given.each, warp.constant(1 << source for source in sources))
-        there = warp.compare("ne", named, "zeroinitializer")
-        found = warp.select(there, found, "zeroinitializer")
-    return Result(found, "i32", True), Result(within, "i1", True)
+    shuffled = warp.shuffle(value, "poison", sources, "i32")
+    if operands.each:
+        named = warp.apply("and", operands.each, warp.constant(1 << source for source in sources))
+        is_source_named = warp.compare("ne", named, "zeroinitializer")
+        shuffled = warp.select(is_source_named, shuffled, "zeroinitializer")
+    return Result(shuffled, "i32", True), Result(within, "i1", True)
 
 
 def _simplest(sources: list[int], demanded: int, width: int) -> list[int]:
@@ -127,28 +129,30 @@ def _simplest(sources: list[int], demanded: int, width: int) -> list[int]:
 
     Such a lane is moved within a vector together with a demanded one, or not at all.
     """
-    found = []
+    source_lanes = []
     for first in range(0, len(sources), width):
         lanes = range(first, first + width)
-        one = next((lane for lane in lanes if demanded >> lane & 1), None)
+        demanded_lane = next((lane for lane in lanes if demanded >> lane & 1), None)
         for lane in lanes:
             if demanded >> lane & 1:
-                found.append(sources[lane])
-            elif one is None:
-                found.append(lane)
+                source_lanes.append(sources[lane])
+            elif demanded_lane is None:
+                source_lanes.append(lane)
             else:
-                origin = sources[one] - sources[one] % width
-                found.append(origin + (sources[one] + lane - one) % width)
-    return found
+                origin = sources[demanded_lane] - sources[demanded_lane] % width
+                source_lanes.append(
+                    origin + (sources[demanded_lane] + lane - demanded_lane) % width
+                )
+    return source_lanes
 
 
 def _vote(
-    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
+    text: Text, warp: WarpText, instruction: Instruction, operands: CollectiveOperands
 ) -> tuple[Result, ...]:
-    ballot = text.let(f"and i32 {warp.pack_flags(given.value)}, {given.here}")
-    participants, type_, vector = given.here, "i32", bool(given.each)
+    ballot = text.let(f"and i32 {warp.pack_flags(operands.value)}, {operands.here}")
+    participants, type_, vector = operands.here, "i32", bool(operands.each)
     if vector:
-        participants, type_ = _together(warp, given), _I32
+        participants, type_ = _together(warp, operands), _I32
         ballot = warp.apply("and", warp.splat("i32", ballot), participants)
     if instruction.vote is VoteMode.BALLOT:
         return (Result(ballot, "i32", vector),)
@@ -166,7 +170,7 @@ def _vote(
 def _classes(
     text: Text,
     warp: WarpText,
-    given: CollectiveOperands,
+    operands: CollectiveOperands,
     step: Callable[[str, str], tuple[str, str]],
 ) -> str:
     """Emit a loop over classes of lanes; return the result of each lane's class.
@@ -174,100 +178,103 @@ def _classes(
     ``step`` takes the number of the lowest remaining lane and the mask of remaining lanes, and
     returns the mask of its class and the result.
     """
-    origin, loop, done = text.block_label, text.label("classes"), text.label("classed")
+    origin, loop, end_label = text.block_label, text.label("classes"), text.label("classed")
     text.jump(loop)
     text.begin(loop, follows=True)
     left, left_place = text.name(), text.reserve()
-    found, found_place = text.name(), text.reserve()
-    same, got = step(warp.lowest_set_bit(left), left)
-    following = warp.select(warp.unpack_flags(same), warp.splat("i32", got), found)
-    rest = text.let(f"and i32 {left}, {text.let(f'xor i32 {same}, -1')}")
-    more = text.let(f"icmp ne i32 {rest}, 0")
+    class_results, found_place = text.name(), text.reserve()
+    class_lanes, got = step(warp.lowest_set_bit(left), left)
+    following = warp.select(warp.unpack_flags(class_lanes), warp.splat("i32", got), class_results)
+    remaining_lanes = text.let(f"and i32 {left}, {text.let(f'xor i32 {class_lanes}, -1')}")
+    has_remaining = text.let(f"icmp ne i32 {remaining_lanes}, 0")
     end = text.block_label
-    text.branch(more, loop, done)
-    text.fill(left_place, left, "i32", [(given.here, origin), (rest, end)])
-    text.fill(found_place, found, _I32, [("zeroinitializer", origin), (following, end)])
-    text.begin(done, follows=True)
+    text.branch(has_remaining, loop, end_label)
+    text.fill(left_place, left, "i32", [(operands.here, origin), (remaining_lanes, end)])
+    text.fill(found_place, class_results, _I32, [("zeroinitializer", origin), (following, end)])
+    text.begin(end_label, follows=True)
     return following
 
 
-def _alike(text: Text, warp: WarpText, given: CollectiveOperands, scalar: str) -> str:
+def _alike(text: Text, warp: WarpText, operands: CollectiveOperands, scalar: str) -> str:
     """Return, for each lane, the lanes of its class that hold the same value."""
 
     def step(leader: str, left: str) -> tuple[str, str]:
-        key = warp.splat(scalar, warp.extract(given.value, leader, scalar))
-        same = text.let(
-            f"and i32 {warp.pack_flags(warp.compare('eq', given.value, key, scalar))}, {left}"
+        key = warp.splat(scalar, warp.extract(operands.value, leader, scalar))
+        equal_lanes = text.let(
+            f"and i32 {warp.pack_flags(warp.compare('eq', operands.value, key, scalar))}, {left}"
         )
-        if given.each:
-            same = text.let(f"and i32 {same}, {warp.extract(given.each, leader)}")
-        return same, same
+        if operands.each:
+            equal_lanes = text.let(f"and i32 {equal_lanes}, {warp.extract(operands.each, leader)}")
+        return equal_lanes, equal_lanes
 
-    return _classes(text, warp, given, step)
+    return _classes(text, warp, operands, step)
 
 
-def _alike_by_bits(text: Text, warp: WarpText, given: CollectiveOperands, scalar: str) -> str:
+def _alike_by_bits(text: Text, warp: WarpText, operands: CollectiveOperands, scalar: str) -> str:
     """Compute ``_alike`` bit by bit: lanes that agree in a bit are its ballot or the complement."""
     type_, different = vector_type(scalar), "zeroinitializer"
-    for place in range(given.possible.bit_length()):
-        if not given.possible >> place & 1:
+    for place in range(operands.possible.bit_length()):
+        if not operands.possible >> place & 1:
             continue
-        bit = text.let(f"and {type_} {given.value}, splat ({scalar} {1 << place})")
+        bit = text.let(f"and {type_} {operands.value}, splat ({scalar} {1 << place})")
         flags = warp.compare("ne", bit, "zeroinitializer", scalar)
         own = text.let(f"sext {vector_type('i1')} {flags} to {_I32}")
-        others = warp.apply("xor", own, warp.splat("i32", warp.pack_flags(flags)))
-        different = warp.apply("or", different, others)
+        differing_lanes = warp.apply("xor", own, warp.splat("i32", warp.pack_flags(flags)))
+        different = warp.apply("or", different, differing_lanes)
     alike = warp.apply("xor", different, "splat (i32 -1)")
-    named = _together(warp, given) if given.each else warp.splat("i32", given.here)
+    named = _together(warp, operands) if operands.each else warp.splat("i32", operands.here)
     return warp.apply("and", alike, named)
 
 
 def _match(
-    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
+    text: Text, warp: WarpText, instruction: Instruction, operands: CollectiveOperands
 ) -> tuple[Result, ...]:
     scalar = f"i{instruction.type.bits}"
     if instruction.match is MatchMode.ANY:
-        few = given.possible >= 0 and given.possible.bit_count() <= _FEW_BITS
-        found = (_alike_by_bits if few else _alike)(text, warp, given, scalar)
-        return (Result(found, "i32", True),)
-    if given.each:
-        same = _alike(text, warp, given, scalar)
-        agree = warp.compare("eq", same, _together(warp, given))
-        found = warp.select(agree, same, "zeroinitializer")
-        return Result(found, "i32", True), Result(agree, "i1", True)
-    key = warp.splat(scalar, warp.extract(given.value, warp.lowest_set_bit(given.here), scalar))
-    equal = text.let(
-        f"and i32 {warp.pack_flags(warp.compare('eq', given.value, key, scalar))}, {given.here}"
+        few = operands.possible >= 0 and operands.possible.bit_count() <= _FEW_BITS
+        matches = (_alike_by_bits if few else _alike)(text, warp, operands, scalar)
+        return (Result(matches, "i32", True),)
+    if operands.each:
+        equal_lanes = _alike(text, warp, operands, scalar)
+        agree = warp.compare("eq", equal_lanes, _together(warp, operands))
+        matches = warp.select(agree, equal_lanes, "zeroinitializer")
+        return Result(matches, "i32", True), Result(agree, "i1", True)
+    key = warp.splat(
+        scalar, warp.extract(operands.value, warp.lowest_set_bit(operands.here), scalar)
     )
-    flag = text.let(f"icmp eq i32 {equal}, {given.here}")
-    found = text.let(f"select i1 {flag}, i32 {given.here}, i32 0")
-    return Result(found, "i32", False), Result(flag, "i1", False)
+    equal = text.let(
+        f"and i32 {warp.pack_flags(warp.compare('eq', operands.value, key, scalar))},"
+        f" {operands.here}"
+    )
+    flag = text.let(f"icmp eq i32 {equal}, {operands.here}")
+    matches = text.let(f"select i1 {flag}, i32 {operands.here}, i32 0")
+    return Result(matches, "i32", False), Result(flag, "i1", False)
 
 
 def _redux(
-    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
+    text: Text, warp: WarpText, instruction: Instruction, operands: CollectiveOperands
 ) -> tuple[Result, ...]:
     assert instruction.reduction is not None
     floats = instruction.type.is_float
     signed = instruction.type.is_signed or floats
     name, neutral = _REDUCTIONS[instruction.reduction, signed]
-    value = _float_keys(warp, instruction, given.value) if floats else given.value
+    value = _float_keys(warp, instruction, operands.value) if floats else operands.value
 
     def reduce_lanes(lanes: str) -> str:
-        some = value
-        if not (given.whole and lanes == given.here):
-            some = warp.select(warp.unpack_flags(lanes), value, f"splat (i32 {neutral})")
-        return warp.reduce(name, some)
+        chosen_values = value
+        if not (operands.whole and lanes == operands.here):
+            chosen_values = warp.select(warp.unpack_flags(lanes), value, f"splat (i32 {neutral})")
+        return warp.reduce(name, chosen_values)
 
     def step(leader: str, left: str) -> tuple[str, str]:
-        same = text.let(f"and i32 {left}, {warp.extract(given.each, leader)}")
-        return same, reduce_lanes(same)
+        equal_lanes = text.let(f"and i32 {left}, {warp.extract(operands.each, leader)}")
+        return equal_lanes, reduce_lanes(equal_lanes)
 
-    if given.each:
-        found = _classes(text, warp, given, step)
-        return (Result(_from_keys(text, found, _I32) if floats else found, "i32", True),)
-    found = reduce_lanes(given.here)
-    return (Result(_from_keys(text, found, "i32") if floats else found, "i32", False),)
+    if operands.each:
+        reduced = _classes(text, warp, operands, step)
+        return (Result(_from_keys(text, reduced, _I32) if floats else reduced, "i32", True),)
+    reduced = reduce_lanes(operands.here)
+    return (Result(_from_keys(text, reduced, "i32") if floats else reduced, "i32", False),)
 
 
 def _float_keys(warp: WarpText, instruction: Instruction, value: str) -> str:
@@ -294,31 +301,31 @@ def _from_keys(text: Text, keys: str, type_: str) -> str:
     pattern = text.let(f"xor {type_} {keys}, {flip}")
     # The smallest key's pattern is -NaN, the largest key's is the canonical NaN.
     flags = vector_type("i1") if vector else "i1"
-    least = text.let(f"icmp eq {type_} {keys}, {number(_LEAST)}")
+    is_least = text.let(f"icmp eq {type_} {keys}, {number(_LEAST)}")
     canonical = number(_CANONICAL_NAN)
-    return text.let(f"select {flags} {least}, {type_} {canonical}, {type_} {pattern}")
+    return text.let(f"select {flags} {is_least}, {type_} {canonical}, {type_} {pattern}")
 
 
 def _elect(
-    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
+    text: Text, warp: WarpText, instruction: Instruction, operands: CollectiveOperands
 ) -> tuple[Result, ...]:
-    if not given.each:
-        leader = warp.lowest_set_bit(given.here)
+    if not operands.each:
+        leader = warp.lowest_set_bit(operands.here)
         flag = warp.compare("eq", warp.splat("i32", leader), warp.constant(LANES))
         return Result(leader, "i32", False), Result(flag, "i1", True)
-    leaders = warp.call_each("cttz", _together(warp, given), ("i1", "false"))
+    leaders = warp.call_each("cttz", _together(warp, operands), ("i1", "false"))
     flag = warp.compare("eq", leaders, warp.constant(LANES))
     return Result(leaders, "i32", True), Result(flag, "i1", True)
 
 
 def _active(
-    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
+    text: Text, warp: WarpText, instruction: Instruction, operands: CollectiveOperands
 ) -> tuple[Result, ...]:
-    return (Result(given.here, "i32", False),)
+    return (Result(operands.here, "i32", False),)
 
 
 def _wait(
-    text: Text, warp: WarpText, instruction: Instruction, given: CollectiveOperands
+    text: Text, warp: WarpText, instruction: Instruction, operands: CollectiveOperands
 ) -> tuple[Result, ...]:
     return ()
 

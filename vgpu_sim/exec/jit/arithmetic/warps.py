@@ -113,12 +113,14 @@ class WarpText:
         place = text.call("i32", "llvm.cttz.i32", ("i32", number), ("i1", "false"))
         return text.let(f"and i32 {place}, 31")
 
-    def call_each(self, stem: str, vector: str, *more: tuple[str, str]) -> str:
-        """Call the intrinsic ``llvm.<stem>`` on a vector of i32. ``more`` are its further
-        arguments, each as (type, value).
+    def call_each(self, stem: str, vector: str, *arguments: tuple[str, str]) -> str:
+        """Call the intrinsic ``llvm.<stem>`` on a vector of i32. ``arguments`` follow the vector,
+        each as (type, value).
         """
         type_ = vector_type("i32")
-        return self._text.call(type_, f"llvm.{stem}.v{WARP_THREADS}i32", (type_, vector), *more)
+        return self._text.call(
+            type_, f"llvm.{stem}.v{WARP_THREADS}i32", (type_, vector), *arguments
+        )
 
     def reduce(self, operation: str, vector: str) -> str:
         """Reduce a vector of 32 integers of 32 bits to one integer by ``operation``."""
@@ -143,8 +145,8 @@ class WarpText:
         parts = []
         for first in (0, _HALF):
             chosen = self.shuffle(lanes, "poison", range(first, first + _HALF), "i32")
-            operands = ((half, low), (half, chosen), (half, high))
-            parts.append(text.call(half, "llvm.x86.avx512.vpermi2var.d.512", *operands))
+            name = "llvm.x86.avx512.vpermi2var.d.512"
+            parts.append(text.call(half, name, (half, low), (half, chosen), (half, high)))
         return self.shuffle(parts[0], parts[1], LANES, "i32", _HALF)
 
     def _permute_lane_by_lane(self, vector: str, lanes: str) -> str:

@@ -50,10 +50,10 @@ class Words:
             return a
         if source_bits == 1 and self.vector and not signed:
             return self.text.flags_to_integers(a, self.scalar)
-        held = self.text.type_of(integer(source_bits), self.vector)
+        source_type = self.text.type_of(integer(source_bits), self.vector)
         extension = "sext" if signed else "zext"
         operation = "trunc" if source_bits > self.bits else extension
-        return self.text.let(f"{operation} {held} {a} to {self.type}")
+        return self.text.let(f"{operation} {source_type} {a} to {self.type}")
 
     def clamp_count(self, count: str) -> str:
         """Return the smaller of ``count`` and ``bits - 1``, the largest shift count that LLVM
@@ -71,10 +71,12 @@ class Words:
 
     def extend_field(self, a: str, count: str, *, signed: bool) -> str:
         """Sign- or zero-extend the low ``count`` bits of ``a``."""
-        some = self.call("umin", count, self.const(self.bits))
-        rest = self.op("and", self.op("sub", self.const(0), some), self.const(self.bits - 1))
-        top = self.op("shl", a, rest)
-        value = self.op("ashr" if signed else "lshr", top, rest)
+        field_width = self.call("umin", count, self.const(self.bits))
+        shift_count = self.op(
+            "and", self.op("sub", self.const(0), field_width), self.const(self.bits - 1)
+        )
+        top = self.op("shl", a, shift_count)
+        value = self.op("ashr" if signed else "lshr", top, shift_count)
         return self.select(self.test("eq", count, self.const(0)), self.const(0), value)
 
     def extract_element(self, a: str, bits: int, place: int, *, signed: bool) -> str:

@@ -148,16 +148,18 @@ class Assembler:
         analysis: Analysis,
         first: str,
         block: tuple[str, str, str],
-        done: str,
+        end_label: str,
         *,
         whole: bool = True,
         table: combined_sums.Table | None = None,
     ) -> None:
-        """Emit one version of the kernel into ``text``; it branches to ``done`` at its end.
+        """Emit one version of the kernel into ``text``; it branches to ``end_label`` at its end.
 
         ``whole`` states that all lanes of its groups are threads.
         """
-        labels = {"done": done} | {way: way for way in ("trap", "restart", "masked", "stop")}
+        labels = {"done": end_label} | {
+            label: label for label in ("trap", "restart", "masked", "stop")
+        }
         emitter, local = self._emitter(text, analysis, first, block, labels, table)
         local.clear()
         store, masks = emitter.values, emitter.masks
@@ -259,7 +261,7 @@ class Assembler:
         text: Text,
         table: combined_sums.Table | None,
         groups: tuple[str, str] | None = None,
-        done: str = "next",
+        end_label: str = "next",
     ) -> None:
         """Emit the loop over a block's groups, or over the threads in ``groups`` if given."""
         geometry = self._geometry
@@ -291,7 +293,7 @@ class Assembler:
         text.begin("grouped")
         text.do(f"%following = add i32 %first, {geometry.span}")
         text.do(f"%more = icmp ult i32 %following, {stop}")
-        text.branch("%more", "group", done)
+        text.branch("%more", "group", end_label)
         text.fill(place, "%first", "i32", [(start, begun), ("%following", "grouped")])
 
     @property
@@ -312,12 +314,12 @@ class Assembler:
 
     def _waiting_versions(self, text: Text) -> None:
         """Emit the code to which the fast version branches, for kernels whose lanes wait."""
-        wanted = {
+        needed_versions = {
             "masked": self._needs_masked(),
             "restart": self.fast.falls_back(Fallback.LANES),
             "partial": self._sometimes_lacks,
         }
-        labels = [label for label, needed in wanted.items() if needed]
+        labels = [label for label, needed in needed_versions.items() if needed]
         if labels:
             exact = Analysis(self._ssa, self._geometry, assume_guards=False, may_restart=False)
             self._function("exact_version", exact, whole=not self._geometry.lacks_lanes)
@@ -375,16 +377,16 @@ class Assembler:
         else:
             self._call(text, "exact_version", first, "stop")
         following = text.let(f"add i32 {counter}, 1")
-        more = text.let(f"icmp ult i32 {following}, {started.geometry.span}")
+        has_more_lanes = text.let(f"icmp ult i32 {following}, {started.geometry.span}")
         text.fill(place, counter, "i32", [("0", origin), (following, text.block_label)])
-        text.branch(more, lane, "grouped")
+        text.branch(has_more_lanes, lane, "grouped")
 
     def _call_if_there(self, text: Text, slot: str, stop: str) -> None:
         """Call the exact version for one slot of the group, if a thread occupies it."""
         exists, thread = thread_indices.thread_of(text, self._geometry, slot)
-        here, onward = text.label("there"), text.label("counted")
-        text.branch(exists, here, onward)
-        text.begin(here, follows=True)
+        call_label, onward = text.label("there"), text.label("counted")
+        text.branch(exists, call_label, onward)
+        text.begin(call_label, follows=True)
         self._call(text, "exact_version", thread, stop)
         text.jump(onward)
         text.begin(onward, follows=True)

@@ -10,24 +10,24 @@ from vgpu_sim.exec.jit.values.launch import CONTEXT_GRID
 
 def load_grid_sizes(text: Text) -> list[str]:
     """Return the names of the grid's sizes in x, y and z, loaded from the launch context."""
-    found = []
+    sizes = []
     for axis in range(3):
         address = text.let(f"getelementptr i8, ptr %ctx, i64 {CONTEXT_GRID + 4 * axis}")
-        found.append(text.let(f"load i32, ptr {address}, align 4, !invariant.load !0"))
-    return found
+        sizes.append(text.let(f"load i32, ptr {address}, align 4, !invariant.load !0"))
+    return sizes
 
 
 def block_indices_at(text: Text, grid: Sequence[str], block: str) -> tuple[str, ...]:
     """Return the x, y and z indices of the block with linear index ``block``; x varies fastest."""
-    rest, indices = block, []
+    quotient, indices = block, []
     for size in grid[:2]:
         wide = text.let(f"zext i32 {size} to i64")
         # An empty grid never runs a block, but the division must not be by zero.
         wide = text.intrinsic("umax", "i64", False, wide, "1")
-        index = text.let(f"urem i64 {rest}, {wide}")
+        index = text.let(f"urem i64 {quotient}, {wide}")
         indices.append(text.let(f"trunc i64 {index} to i32"))
-        rest = text.let(f"udiv i64 {rest}, {wide}")
-    return (*indices, text.let(f"trunc i64 {rest} to i32"))
+        quotient = text.let(f"udiv i64 {quotient}, {wide}")
+    return (*indices, text.let(f"trunc i64 {quotient} to i32"))
 
 
 def following_indices(
@@ -36,14 +36,14 @@ def following_indices(
     """Return the x, y and z indices of the block after the block with the indices ``names``. They
     are incremented with carries from x to y and from y to z.
     """
-    found: list[str] = []
+    indices: list[str] = []
     carry, stepped = "true", ""
     for name, size in zip(names, grid, strict=True):
         step = text.let(f"zext i1 {carry} to i32")
         stepped = text.let(f"add i32 {name}, {step}")
         carry = text.let(f"icmp uge i32 {stepped}, {size}")
-        found.append(text.let(f"select i1 {carry}, i32 0, i32 {stepped}"))
-    return found[0], found[1], stepped
+        indices.append(text.let(f"select i1 {carry}, i32 0, i32 {stepped}"))
+    return indices[0], indices[1], stepped
 
 
 def advance(

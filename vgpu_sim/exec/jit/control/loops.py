@@ -106,9 +106,9 @@ class Loops:
             for target in self._graph.blocks[block].successors
             if target not in level.blocks
         )
-        inside, taken = masks.flat(mask) if divergent else (), Taken()
+        inside, taken_values = masks.flat(mask) if divergent else (), Taken()
         if entered is not None:
-            inside, initial, taken = entered.lanes, entered.initial, entered.taken
+            inside, initial, taken_values = entered.lanes, entered.initial, entered.taken
         start, origin = text.label("loop"), text.block_label
         text.jump(start)
         text.begin(start, follows=True)
@@ -116,7 +116,7 @@ class Loops:
         loop = Loop(level, mask, mask, divergent, ways, start, origin)
         loop.phis = self.reserve_phis(initial)
         if divergent:
-            self._track_lanes(loop, inside, taken)
+            self._track_lanes(loop, inside, taken_values)
         return loop
 
     def end(
@@ -139,28 +139,28 @@ class Loops:
             assert loop.live.vector is not None
             out = tuple(masks.without(a, b) for a, b in zip(loop.live.vector, staying, strict=True))
             gone = {value: self._collect(loop, value, out) for value in loop.collected}
-            left = {way: self._lanes_of(loop, way, leaving) for way in loop.left}
+            left = {exit_edge: self._lanes_of(loop, exit_edge, leaving) for exit_edge in loop.left}
             following.append((loop.lanes, staying))
             following += [(loop.collected[value], names) for value, names in gone.items()]
-            following += [(loop.left[way], names) for way, names in left.items()]
+            following += [(loop.left[exit_edge], names) for exit_edge, names in left.items()]
         elif again_mask.vector == loop.live.vector:
             again = again_mask.scalar or "true"
         else:
             again = masks.any(again_mask)
-        end, done = text.block_label, text.label("after")
+        end, end_label = text.block_label, text.label("after")
         if loop.level.header in polling_loops.polling_headers(self._analysis.ssa):
             turn = text.label("turn")
-            text.branch(again, turn, done)
+            text.branch(again, turn, end_label)
             text.begin(turn, follows=True)
             poll_yields.consume_credit(text, self._launch)
             end = text.block_label
             text.jump(loop.start)
         else:
-            text.branch(again, loop.start, done)
+            text.branch(again, loop.start, end_label)
         for reserved, names in following:
             for phi, name in zip(reserved, names, strict=True):
                 text.fill(phi.place, phi.name, phi.type_, [(phi.initial, loop.origin), (name, end)])
-        text.begin(done, follows=True)
+        text.begin(end_label, follows=True)
         for value, names in gone.items():
             self._values.hold(value, names, vectors=True)
         return self._edges(loop, leaving, left)
@@ -168,25 +168,25 @@ class Loops:
     def _edges(
         self, loop: Loop, leaving: Sequence[Edge], left: dict[Way, tuple[str, ...]]
     ) -> list[Edge]:
-        onward = [way for way in loop.ways if way[1] != self._graph.exit]
+        onward = [exit_edge for exit_edge in loop.ways if exit_edge[1] != self._graph.exit]
         if len(loop.ways) == 1:
-            return [Edge(*way, loop.mask) for way in onward]
+            return [Edge(*exit_edge, loop.mask) for exit_edge in onward]
         if loop.divergent:
-            return [Edge(*way, Mask(left[way])) for way in onward]
+            return [Edge(*exit_edge, Mask(left[exit_edge])) for exit_edge in onward]
         return [edge for edge in leaving if edge.target != self._graph.exit]
 
-    def _track_lanes(self, loop: Loop, inside: tuple[str, ...], taken: Taken) -> None:
+    def _track_lanes(self, loop: Loop, inside: tuple[str, ...], taken_values: Taken) -> None:
         text, values = self._text, self._values
         flags = text.type_of("i1", vector=True)
         loop.lanes = [self._reserve(flags, lanes) for lanes in inside]
         loop.live = Mask(tuple(phi.name for phi in loop.lanes))
         for value in self.live_out(loop.level.blocks):
             type_ = text.type_of(values.types[value], vector=True)
-            before = taken.get(value, ("zeroinitializer",) * values.vectors)
-            loop.collected[value] = [self._reserve(type_, name) for name in before]
+            earlier_names = taken_values.get(value, ("zeroinitializer",) * values.vectors)
+            loop.collected[value] = [self._reserve(type_, name) for name in earlier_names]
         if len(loop.ways) > 1:
-            onward = [way for way in loop.ways if way[1] != self._graph.exit]
-            loop.left = {way: self._zeros(flags) for way in onward}
+            onward = [exit_edge for exit_edge in loop.ways if exit_edge[1] != self._graph.exit]
+            loop.left = {exit_edge: self._zeros(flags) for exit_edge in onward}
 
     def _zeros(self, type_: str) -> list[Reserved]:
         return [self._reserve(type_, "zeroinitializer") for _ in range(self._values.vectors)]
@@ -211,16 +211,16 @@ class Loops:
 
     def live_out(self, body: frozenset[int]) -> list[Value]:
         """Return a loop's live-out values, except for those known at compile time."""
-        found = []
+        values = []
         for block in sorted(body):
             ssa_block = self._analysis.ssa.blocks[block]
             for node in (*ssa_block.phis, *ssa_block.nodes):
-                found += [
+                values += [
                     value
                     for value in results_of(node)
                     if self._uses[value] - body and self._values.form_of(value) is not None
                 ]
-        return found
+        return values
 
     def _collect(self, loop: Loop, value: Value, out: tuple[str, ...]) -> tuple[str, ...]:
         """Return a live-out value updated by the present value of the lanes that leave now."""
@@ -233,11 +233,11 @@ class Loops:
             names.append(text.select(lanes, present, phi.name, scalar, vector=True))
         return tuple(names)
 
-    def _lanes_of(self, loop: Loop, way: Way, leaving: Sequence[Edge]) -> tuple[str, ...]:
+    def _lanes_of(self, loop: Loop, exit_edge: Way, leaving: Sequence[Edge]) -> tuple[str, ...]:
         """Return all lanes that have left the loop on one exit edge so far."""
-        names = tuple(phi.name for phi in loop.left[way])
+        names = tuple(phi.name for phi in loop.left[exit_edge])
         for edge in leaving:
-            if (edge.source, edge.target) == way:
+            if (edge.source, edge.target) == exit_edge:
                 flat = self._masks.flat(edge.mask)
                 names = tuple(
                     self._masks.lanes_in_either(a, b) for a, b in zip(names, flat, strict=True)

@@ -40,8 +40,8 @@ class Nodes:
         by_sums = sum_chains.reorder(analysis, nodes, registers)
         nodes = by_sums or nodes
         rows = adjacent_loads.find_load_groups(analysis, block.index, nodes) if mask.full else {}
-        found = siblings.families(analysis.ssa, nodes) if mask.full else {}
-        nodes = siblings.order_addresses_first(nodes, found)
+        family_of = siblings.families(analysis.ssa, nodes) if mask.full else {}
+        nodes = siblings.order_addresses_first(nodes, family_of)
         self._emitter.tile_groups = {}
         if analysis.geometry.span > 1 and dot_products.native_tiles():
             nodes, self._emitter.tile_groups = tile_groups.find(analysis, nodes)
@@ -59,8 +59,8 @@ class Nodes:
                 self._merge(node)
             elif node in rows and self._together(rows[node]):
                 self._emitter.ahead |= set(rows[node])
-            elif node in found and self._family(found[node]):
-                self._emitter.ahead |= set(found[node].loads)
+            elif node in family_of and self._family(family_of[node]):
+                self._emitter.ahead |= set(family_of[node].loads)
             elif node not in self._emitter.ahead:
                 self._operation(node, mask, occupied)
         self._emitter.text.word = block.last_word
@@ -87,8 +87,8 @@ class Nodes:
             while pending:
                 current = pending.pop()
                 needed.add(current)
-                before = [home[s] for s in sources_of(current) if s in home]
-                pending += [n for n in before if n not in needed]
+                operands = [home[s] for s in sources_of(current) if s in home]
+                pending += [n for n in operands if n not in needed]
             if not any(_touches_memory(n) for n in needed):
                 early |= needed
         first = [node for node in block.nodes if node in early]

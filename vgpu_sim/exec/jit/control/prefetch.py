@@ -118,8 +118,8 @@ class Prefetch:
         if request is not None:
             self._request(self._lines(request), _TURN_LINES)
 
-    def _request(self, lines: Iterable[str], most: int) -> None:
-        for pointer in list(dict.fromkeys(lines))[:most]:
+    def _request(self, lines: Iterable[str], line_limit: int) -> None:
+        for pointer in list(dict.fromkeys(lines))[:line_limit]:
             self._emitter.text.prefetch(pointer)
 
     def _of_block(self, node: Operation | Merge) -> Request | None:
@@ -143,11 +143,11 @@ class Prefetch:
             at_hand=lambda value: False,
             replace=first_iteration,
             suits=lambda shape: isinstance(shape, Affine),
-            most=_BLOCK_WORDS,
+            step_limit=_BLOCK_WORDS,
         )
-        found, access = words.collect(address), self._emitter.memory.access(node)
+        is_collected, access = words.collect(address), self._emitter.memory.access(node)
         indices = (s.instruction.sreg for s in words.steps if isinstance(s, Operation))
-        if not found or not rows.is_contiguous(access) or _BLOCK_INDICES.isdisjoint(indices):
+        if not is_collected or not rows.is_contiguous(access) or _BLOCK_INDICES.isdisjoint(indices):
             return None
         return Request(access, words.steps, self._first_iterations(access))
 
@@ -176,26 +176,26 @@ class Prefetch:
             phis[phi] = around
             return True
 
-        words, before = (
+        words, earlier_words = (
             Recomputed(
                 self._values,
                 body,
                 at_hand=lambda value: wraps.is_at_hand(self._values, value),
                 replace=next_iteration,
                 suits=_may_be_rows,
-                most=_TURN_WORDS,
+                step_limit=_TURN_WORDS,
             )
             for _ in range(2)
         )
         if not words.collect(address) or not phis:
             return None
         following = dict(phis)
-        if not all(map(before.collect, following.values())):
+        if not all(map(earlier_words.collect, following.values())):
             return None
         access = access or self._emitter.memory.access(node)
         if not isinstance(access.shape, Vector) and not rows.is_contiguous(access):
             return None
-        return Request(access, [*before.steps, following, *words.steps])
+        return Request(access, [*earlier_words.steps, following, *words.steps])
 
     def _loop_with_meeting(self) -> frozenset[int] | None:
         """Return the innermost loop here if it contains a wait point."""
@@ -240,8 +240,8 @@ class Prefetch:
             yield from (
                 (pointers.of_vector(access, n), range(0, size, _LINE_BYTES)) for n in vectors
             )
-        elif (found := wraps.first_lane_addresses(self._values, access)) is not None:
-            for address in found.addresses:
+        elif (first_lanes := wraps.first_lane_addresses(self._values, access)) is not None:
+            for address in first_lanes.addresses:
                 yield pointers.at(access, address), range(0, size, _LINE_BYTES)
 
 

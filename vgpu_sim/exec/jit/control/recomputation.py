@@ -29,7 +29,7 @@ class Recomputed:
     """Collects the operations that must be repeated to recompute some values.
 
     Only operations in the blocks ``body`` are collected. They are added to ``steps`` in order of
-    execution, while ``steps`` has no more entries than ``most``.
+    execution, while ``steps`` has no more entries than ``step_limit``.
 
     ``at_hand`` returns whether a value from outside ``body`` is available without computation.
     ``suits`` returns whether a value of a given shape may be recomputed. ``replace`` returns
@@ -44,7 +44,7 @@ class Recomputed:
         at_hand: Callable[[Value], bool],
         replace: Callable[["Recomputed", Phi], bool],
         suits: Callable[[LaneShape], bool],
-        most: int,
+        step_limit: int,
     ) -> None:
         self.steps: list[Step] = []
         self._values = values
@@ -53,7 +53,7 @@ class Recomputed:
         self._at_hand = at_hand
         self._replace = replace
         self._suits = suits
-        self._most = most
+        self._most = step_limit
         self._done: set[Operation | Phi] = set()
 
     def collect(self, source: Source) -> bool:
@@ -72,15 +72,17 @@ class Recomputed:
         if isinstance(node, Merge) or not self._suits(shape):
             return False
         if isinstance(node, Phi):
-            found = self._replace(self, node)
+            is_recomputable = self._replace(self, node)
         else:
             within = _is_computed(node) and len(self.steps) <= self._most
-            found = within and all(map(self.collect, node.sources))
-            if found and not isinstance(shape, Vector):  # ``wraps`` recomputes first lanes
+            is_recomputable = within and all(map(self.collect, node.sources))
+            if is_recomputable and not isinstance(
+                shape, Vector
+            ):  # ``wraps`` recomputes first lanes
                 self.steps.append(node)
-        if found:
+        if is_recomputable:
             self._done.add(node)
-        return found
+        return is_recomputable
 
 
 def write(emitter: Emitter, steps: Iterable[Step]) -> None:
@@ -95,8 +97,8 @@ def write(emitter: Emitter, steps: Iterable[Step]) -> None:
             for phi, source in step.items()
             if values.form_of(phi.result) is not None
         ]
-        for result, held in names:
-            values.hold(result, held)
+        for result, held_names in names:
+            values.hold(result, held_names)
 
 
 def _is_computed(node: Operation) -> bool:

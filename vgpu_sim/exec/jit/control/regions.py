@@ -132,31 +132,33 @@ class Regions:
         self._nodes.emit_block(ssa_block, mask, occupied=True)
         join = next(target for target in ways if target != inner)
         self._nodes.flush()
-        flag = self._bounds.all_lanes(condition, wanted=inner == ways[0])
+        flag = self._bounds.all_lanes(condition, outcome=inner == ways[0])
         whole, parted, met = text.label("whole"), text.label("parted"), text.label("met")
         text.branch(flag, whole, parted)
         ends: list[tuple[Blended, str]] = []
         for label in (whole, parted):
             text.begin(label, follows=True)
-            with values.scope() as way:
+            with values.scope() as scope:
                 if label == whole:
                     edges = self._block(inner, mask, occupied=True)
                 else:
                     edges = [e for e in self._split_edges(block, mask) if e.target == join]
-                    taken = next(e for e in self._split_edges(block, mask) if e.target == inner)
-                    edges += yield self._guard(inner, taken.mask, {})
+                    inner_edge = next(
+                        e for e in self._split_edges(block, mask) if e.target == inner
+                    )
+                    edges += yield self._guard(inner, inner_edge.mask, {})
                 blended = {} if join == self._graph.exit else self._blend(join, edges)
                 self._nodes.flush()
                 ends.append((blended, text.block_label))
                 text.jump(met)
-                way.roll_back()
+                scope.roll_back()
         text.begin(met, follows=True)
         if join == self._graph.exit:
             return []
-        (ours, here), (theirs, there) = ends
+        (ours, whole_end), (theirs, parted_end) = ends
         self._premade[join] = {
             phi: tuple(
-                text.phi(self._type_of(phi), (a, here), (b, there))
+                text.phi(self._type_of(phi), (a, whole_end), (b, parted_end))
                 for a, b in zip(names, theirs[phi], strict=True)
             )
             for phi, names in ours.items()
@@ -208,13 +210,13 @@ class Regions:
         """Emit a unit, with a branch around it that is taken if the mask is empty."""
         text, values = self._text, self._values
         self._nodes.flush()
-        some = self._masks.any(mask)
-        if some == "true":
+        has_lanes = self._masks.any(mask)
+        if has_lanes == "true":
             known: list[Edge] = yield self._inside(unit, mask, initial, occupied=True)
             return known
         run, skip = text.label("run"), text.label("skip")
         origin = text.block_label
-        text.branch(some, run, skip)
+        text.branch(has_lanes, run, skip)
         text.begin(run, follows=True)
         within = Mask(mask.vector)
         with values.scope() as guarded:
@@ -257,16 +259,16 @@ class Regions:
         """
         text, values = self._text, self._values
         for value in defined:
-            held = values.held.get(value)
-            if held is None:
+            held_value = values.held.get(value)
+            if held_value is None:
                 continue
             if self._uses[value] <= blocks:
                 del values.held[value]
                 continue
-            type_ = text.type_of(held.scalar, held.vector)
-            zero = text.const(0, held.scalar, held.vector)
-            names = tuple(text.phi(type_, (name, end), (zero, origin)) for name in held.names)
-            values.record_held(value, Held(names, held.scalar, held.vector))
+            type_ = text.type_of(held_value.scalar, held_value.vector)
+            zero = text.const(0, held_value.scalar, held_value.vector)
+            names = tuple(text.phi(type_, (name, end), (zero, origin)) for name in held_value.names)
+            values.record_held(value, Held(names, held_value.scalar, held_value.vector))
 
     def _blend(self, header: int, edges: Sequence[Edge]) -> Blended:
         """Return the values of a block's phis over the lanes that arrive on ``edges``.
@@ -291,11 +293,11 @@ class Regions:
                 source = phi.arguments[edge.source]
                 if source == first:
                     continue
-                other = values.materialise(source, phi.result, clean=clean)
+                edge_names = values.materialise(source, phi.result, clean=clean)
                 flags = choices.flags(edge, len(names), vector=form is Form.VECTOR)
                 names = tuple(
                     text.let(f"select {flag}, {type_} {yes}, {type_} {no}")
-                    for flag, yes, no in zip(flags, other, names, strict=True)
+                    for flag, yes, no in zip(flags, edge_names, names, strict=True)
                 )
             blended[phi] = names
         return blended
@@ -346,10 +348,10 @@ class Regions:
             flag = values.condition(condition, Form.BASE)
             if (mask.full or block in self._analysis.assumed) and self._graph.exit in successors:
                 return self._leave_together(block, flag, successors, mask)
-            other = values.invert(flag, vector=False)
+            inverse = values.invert(flag, vector=False)
             return [
                 Edge(block, successors[0], masks.narrow(mask, flag)),
-                Edge(block, successors[1], masks.narrow(mask, other)),
+                Edge(block, successors[1], masks.narrow(mask, inverse)),
             ]
         if block in self._analysis.assumed:
             return self._assume(block, condition, successors, mask)
@@ -364,9 +366,12 @@ class Regions:
         assert condition is not None
         vectors = [values.condition(condition, Form.VECTOR, part) for part in range(values.vectors)]
         flat = masks.flat(mask)
-        taken = tuple(masks.lanes_in_both(a, b) for a, b in zip(flat, vectors, strict=True))
-        rest = tuple(masks.without(a, b) for a, b in zip(flat, vectors, strict=True))
-        return [Edge(block, successors[0], Mask(taken)), Edge(block, successors[1], Mask(rest))]
+        taken_lanes = tuple(masks.lanes_in_both(a, b) for a, b in zip(flat, vectors, strict=True))
+        fallthrough_lanes = tuple(masks.without(a, b) for a, b in zip(flat, vectors, strict=True))
+        return [
+            Edge(block, successors[0], Mask(taken_lanes)),
+            Edge(block, successors[1], Mask(fallthrough_lanes)),
+        ]
 
     def _leave_together(
         self, block: int, flag: str, successors: tuple[int, ...], mask: Mask
@@ -386,16 +391,16 @@ class Regions:
         self, block: int, condition: Condition, successors: tuple[int, ...], mask: Mask
     ) -> list[Edge]:
         """Emit an assumed guard: a branch to the masked version unless no thread ends."""
-        text, masks, wanted = self._text, self._masks, successors[0] != self._graph.exit
+        text, masks, outcome = self._text, self._masks, successors[0] != self._graph.exit
         self._nodes.flush()
-        if self._bounds is not None and self._bounds.can_test(condition, wanted=wanted):
-            flag = self._bounds.all_lanes(condition, wanted=wanted)
+        if self._bounds is not None and self._bounds.can_test(condition, outcome=outcome):
+            flag = self._bounds.all_lanes(condition, outcome=outcome)
         else:
             vectors = [
                 self._values.condition(condition, Form.VECTOR, part)
                 for part in range(self._values.vectors)
             ]
-            if not wanted:
+            if not outcome:
                 vectors = [masks.inverse(lanes) for lanes in vectors]
             if not mask.full:
                 absent = [masks.inverse(lanes) for lanes in masks.flat(mask)]

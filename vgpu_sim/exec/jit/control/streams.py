@@ -28,7 +28,7 @@ def find(ssa: SsaFunction) -> Mapping[Operation, int]:
 
     A stream is a load with a fixed stride, in a loop that also loads from irregular addresses.
     """
-    found: dict[Operation, int] = {}
+    stream_distances: dict[Operation, int] = {}
     own = Counter(ssa.graph.innermost_loop[block] for block in ssa.blocks)
     for header, body in ssa.graph.loops.items():
         if own[header] < len(body):  # the loop contains another loop
@@ -40,8 +40,8 @@ def find(ssa: SsaFunction) -> Mapping[Operation, int]:
         loads = [node for node in nodes if isinstance(node, Operation) and _is_load(node)]
         if any(_goes_anywhere(ssa, load, body) for load in loads):
             for phi in phis:
-                found.update(_stream(ssa, phi, loads, body))
-    return found
+                stream_distances.update(_stream(ssa, phi, loads, body))
+    return stream_distances
 
 
 def _is_load(node: Operation) -> bool:
@@ -67,23 +67,23 @@ def _stream(
         if offset is None:
             continue
         place = offset + load.instruction.displacement
-        if all(abs(place - other) >= _LINE_BYTES for other in places):
+        if all(abs(place - earlier_place) >= _LINE_BYTES for earlier_place in places):
             places.append(place)
             yield load, _AHEAD_BYTES if step > 0 else -_AHEAD_BYTES
 
 
 def _goes_anywhere(ssa: SsaFunction, load: Operation, body: frozenset[int]) -> bool:
     """Return whether the address of ``load`` depends on another load of the same iteration."""
-    seen: set[Value] = set()
-    wanted = [load.sources[0]]
-    while wanted:
-        source = wanted.pop()
-        if not isinstance(source, Value) or source in seen or ssa.block_of[source] not in body:
+    visited: set[Value] = set()
+    pending = [load.sources[0]]
+    while pending:
+        source = pending.pop()
+        if not isinstance(source, Value) or source in visited or ssa.block_of[source] not in body:
             continue
-        seen.add(source)
+        visited.add(source)
         node = ssa.definition[source]
         if isinstance(node, Operation):
             if _is_load(node):
                 return True
-            wanted += node.sources
+            pending += node.sources
     return False

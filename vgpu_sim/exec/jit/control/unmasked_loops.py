@@ -83,8 +83,17 @@ class UnmaskedLoops:
         all_come = "true" if mask.full else masks.all_lanes(lanes)
         if all_come == "false":
             return None
-        labels = (text.block_label, text.label("turns"), text.label("lacking"), text.label("met"))
-        return UnmaskedLoop(level, latch, lanes, initial, all_come, *labels)
+        return UnmaskedLoop(
+            level,
+            latch,
+            lanes,
+            initial,
+            all_come,
+            origin=text.block_label,
+            start=text.label("turns"),
+            masked=text.label("lacking"),
+            met=text.label("met"),
+        )
 
     def begin(self, loop: UnmaskedLoop) -> None:
         """Begin the unmasked copy. A group executes it only if all its lanes arrive."""
@@ -112,24 +121,24 @@ class UnmaskedLoops:
         condition, goes_on = block.condition, block.successors[0] == level.header
         assert condition is not None
         values.block, text.word = loop.latch, block.last_word
-        again = self._bounds.all_lanes(condition, wanted=goes_on)
+        again = self._bounds.all_lanes(condition, outcome=goes_on)
         loop.latest, end, loop.left = latest, text.block_label, text.label("left")
         text.branch(again, loop.start, loop.left)
         for phi, reserved in loop.phis.items():
-            for one, name in zip(reserved, latest[phi], strict=True):
-                ways = [(one.initial, loop.entry), (name, end)]
-                text.fill(one.place, one.name, one.type_, ways)
+            for reserved_phi, name in zip(reserved, latest[phi], strict=True):
+                ways = [(reserved_phi.initial, loop.entry), (name, end)]
+                text.fill(reserved_phi.place, reserved_phi.name, reserved_phi.type_, ways)
         text.begin(loop.left, follows=True)
         vectors = range(values.vectors)
         flags = [values.condition(condition, Form.VECTOR, part) for part in vectors]
         loop.staying = tuple(flags if goes_on else map(self._masks.inverse, flags))
-        some = self._masks.any(Mask(loop.staying))
+        has_staying = self._masks.any(Mask(loop.staying))
         values.block = level.header
         for value in self._loops.live_out(level.blocks):
             type_ = values.types[value]
             read = (values.read(value, type_, Form.VECTOR, part) for part in vectors)
             loop.taken[value] = tuple(read)
-        text.branch(some, loop.masked, loop.met)
+        text.branch(has_staying, loop.masked, loop.met)
 
     def begin_masked(self, loop: UnmaskedLoop) -> Entered:
         """Begin the masked loop and return the state in which it starts. That state merges groups
@@ -143,11 +152,11 @@ class UnmaskedLoops:
         }
         lanes = self._merge(loop, self._type("i1"), loop.lanes, loop.staying)
         nothing = ("zeroinitializer",) * self._values.vectors
-        taken = {
+        taken_values = {
             value: self._merge(loop, self._type(self._values.types[value]), nothing, names)
             for value, names in loop.taken.items()
         }
-        return Entered(lanes, initial, taken)
+        return Entered(lanes, initial, taken_values)
 
     def join_exits(self, loop: UnmaskedLoop) -> None:
         """Join the exit of the masked loop with that of the unmasked copy."""
@@ -201,7 +210,7 @@ class UnmaskedLoops:
         self._values.block = latch
         if self._analysis.is_uniform(condition, latch):
             return None
-        return latch if self._bounds.can_test(condition, wanted=ways[0] == header) else None
+        return latch if self._bounds.can_test(condition, outcome=ways[0] == header) else None
 
     def _is_short(self, level: Level) -> bool:
         nodes = [node for block in level.blocks for node in self._ssa.blocks[block].nodes]

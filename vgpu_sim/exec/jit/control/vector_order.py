@@ -44,29 +44,29 @@ def arrange(text: Text, tier: int) -> list[str]:
         return text.body
     together = max(1, WARP_THREADS // text.width)
     registers = 32 if text.shared.embedded_rounding else 16
-    found: list[str] = []
+    ordered_lines: list[str] = []
     segment = _Segment()
     for number, line in enumerate(text.body):
         if number not in touched and not _is_pure(line):
-            found += [*_rearrange(segment, together, registers), line]
+            ordered_lines += [*_rearrange(segment, together, registers), line]
             segment = _Segment()
             continue
         if number in touched:
             segment.touched[len(segment.lines)] = touched[number]
         segment.lines.append(line)
-    return [*found, *_rearrange(segment, together, registers)]
+    return [*ordered_lines, *_rearrange(segment, together, registers)]
 
 
 def _is_pure(line: str) -> bool:
-    made = _DEFINED.match(line)
-    if made is None:
+    definition = _DEFINED.match(line)
+    if definition is None:
         return False
-    what = made[2]
-    if what.startswith("load "):
-        return "!invariant.load" in what
-    if what.startswith("call "):
-        return "@llvm." in what and "@llvm.masked." not in what
-    return not what.startswith(("atomicrmw ", "cmpxchg ", "phi ", "alloca ", "load "))
+    instruction = definition[2]
+    if instruction.startswith("load "):
+        return "!invariant.load" in instruction
+    if instruction.startswith("call "):
+        return "@llvm." in instruction and "@llvm.masked." not in instruction
+    return not instruction.startswith(("atomicrmw ", "cmpxchg ", "phi ", "alloca ", "load "))
 
 
 def _stores(line: str) -> bool:
@@ -89,22 +89,24 @@ def _rearrange(segment: _Segment, together: int, registers: int) -> list[str]:
 
     own = sorted((n for n in touched if touched[n][0] is not None), key=turn)
     order: list[int] = []
-    done = [False] * len(lines)
+    placed = [False] * len(lines)
     for number in [*own, *range(len(lines))]:
-        _place(number, segment.before, done, order)
+        _place(number, segment.before, placed, order)
     return [lines[number] for number in order]
 
 
-def _place(number: int, before: list[list[int]], done: list[bool], order: list[int]) -> None:
+def _place(
+    number: int, predecessors: list[list[int]], placed: list[bool], order: list[int]
+) -> None:
     """Append line ``number`` to ``order``, after the lines on which it depends."""
     pending = [number]
     while pending:
         current = pending[-1]
-        missing = [n for n in before[current] if not done[n]]
-        if done[current] or not missing:
+        missing = [n for n in predecessors[current] if not placed[n]]
+        if placed[current] or not missing:
             pending.pop()
-            if not done[current]:
-                done[current] = True
+            if not placed[current]:
+                placed[current] = True
                 order.append(current)
         else:
             pending += reversed(missing)
@@ -117,41 +119,41 @@ def _connect(segment: _Segment) -> None:
     common: dict[str, int] = {}
     for number, line in enumerate(segment.lines):
         names = _NAME.findall(line)
-        before = {segment.home[name] for name in names if name in segment.home}
-        made = _DEFINED.match(line)
-        if made is not None:
-            segment.home[made[1]] = number
+        predecessors = {segment.home[name] for name in names if name in segment.home}
+        definition = _DEFINED.match(line)
+        if definition is not None:
+            segment.home[definition[1]] = number
         if number in segment.touched:
             part, memory = segment.touched[number]
-            before |= {common[memory]} if memory in common else set()
+            predecessors |= {common[memory]} if memory in common else set()
             if part is None:
-                before |= set(since.get(memory, ()))
+                predecessors |= set(since.get(memory, ()))
                 common[memory], since[memory] = number, []
             else:
-                before |= {last[part]} if part in last else set()
+                predecessors |= {last[part]} if part in last else set()
                 last[part] = number
                 since.setdefault(memory, []).append(number)
-        segment.before.append(sorted(before))
+        segment.before.append(sorted(predecessors))
 
 
 def _most_alive(segment: _Segment) -> int:
     """Return the maximum number of vectors that are live at once in the present order."""
     ends: dict[int, int] = {}
-    for number, before in enumerate(segment.before):
-        for one in before:
-            ends[one] = number
+    for number, predecessors in enumerate(segment.before):
+        for predecessor in predecessors:
+            ends[predecessor] = number
     ending: dict[int, int] = {}
     for end in ends.values():
         ending[end] = ending.get(end, 0)
-    alive = most = 0
+    alive = peak = 0
     for number, line in enumerate(segment.lines):
         if number in ending:
             alive -= ending[number]
         if number in ends and _is_vector(line):
             alive += 1
             ending[ends[number]] += 1
-        most = max(most, alive)
-    return most
+        peak = max(peak, alive)
+    return peak
 
 
 def _is_vector(line: str) -> bool:

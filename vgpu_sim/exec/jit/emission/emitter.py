@@ -139,16 +139,18 @@ class Emitter:
         value = self.values.read(source, integer(bits), form, part, clean=True)
         shape = self.values.shape(source, bits)
         vector = form is Form.VECTOR
-        held, wanted = (text.type_of(integer(b), vector) for b in (bits, wide))
+        source_type, target_type = (text.type_of(integer(b), vector) for b in (bits, wide))
         extension = "sext" if kind.is_signed else "zext"
         assumes = isinstance(self.analysis.assumptions.get(node), Extended) and not vector
         low = 0
         if assumes and not isinstance(shape, Vector) and self.analysis.algebra.may_wrap(shape):
             low = self.analysis.algebra.extent(shape)[0]
         if low:
-            value = text.let(f"add {held} {value}, {constant(low, held)}")
-        value = text.let(f"{extension} {held} {value} to {wanted}")
-        return text.let(f"sub {wanted} {value}, {constant(low, wanted)}") if low else value
+            value = text.let(f"add {source_type} {value}, {constant(low, source_type)}")
+        value = text.let(f"{extension} {source_type} {value} to {target_type}")
+        return (
+            text.let(f"sub {target_type} {value}, {constant(low, target_type)}") if low else value
+        )
 
     def _fill(self, node: Operation, result: Value, form: Form, value: str, scalar: str) -> str:
         """Convert the result to the form in which its register is held."""

@@ -24,15 +24,15 @@ def define_function(
     name: str,
     parameters: Sequence[str],
     type_: str,
-    found: Sequence[str],
+    values: Sequence[str],
     linkage: str,
 ) -> str:
-    """Return a function whose body is that of ``own``, and whose results are ``found``."""
-    results = "{ " + ", ".join([type_] * len(found)) + " }"
-    made = "poison"
-    for n, value in enumerate(found):
-        made = own.let(f"insertvalue {results} {made}, {type_} {value}, {n}")
-    own.do(f"ret {results} {made}")
+    """Return a function whose body is that of ``own``, and whose results are ``values``."""
+    results = "{ " + ", ".join([type_] * len(values)) + " }"
+    aggregate = "poison"
+    for n, value in enumerate(values):
+        aggregate = own.let(f"insertvalue {results} {aggregate}, {type_} {value}, {n}")
+    own.do(f"ret {results} {aggregate}")
     body = _LOCATION.sub("", "\n".join(["entry:", *own.body]))
     head = f"define {linkage}{results} @{name}({', '.join(parameters)}) #1 {{"
     return f"{head}\n{body}\n}}"

@@ -42,7 +42,7 @@ def load(emitter: Emitter, node: Operation, mask: Mask) -> None:
     if geometry.span == 1:
         _load_alone(emitter, node, access, mask)
         return
-    found: list[list[str]] = [[] for _ in node.results]
+    registers: list[list[str]] = [[] for _ in node.results]
     per_warp = WARP_THREADS // geometry.width
     for first in range(0, geometry.vectors, per_warp):
         vectors = range(first, min(first + per_warp, geometry.vectors))
@@ -53,10 +53,10 @@ def load(emitter: Emitter, node: Operation, mask: Mask) -> None:
                 rows[_EDGE * place : _EDGE * (place + 1)],
                 transposed=instruction.transposed,
             )
-            found[place] += vectors_of(emitter.text, halves, "i32", len(vectors))
+            registers[place] += vectors_of(emitter.text, halves, "i32", len(vectors))
     for place, result in enumerate(node.results):
         if result is not None:
-            define(emitter, result, found[place], "i32")
+            define(emitter, result, registers[place], "i32")
 
 
 def _rows(emitter: Emitter, access: Access, mask: Mask, vectors: range, count: int) -> list[str]:
@@ -74,11 +74,13 @@ def _rows(emitter: Emitter, access: Access, mask: Mask, vectors: range, count: i
             if flat is None:
                 rows.append(text.let(f"load <4 x i32>, ptr {place}, align 1"))
                 continue
-            here = text.let(f"extractelement <{width} x i1> {flat[part]}, i64 {lane}")
+            is_present = text.let(f"extractelement <{width} x i1> {flat[part]}, i64 {lane}")
             # An absent lane has an arbitrary address: read the thread state instead.
-            place = text.let(f"select i1 {here}, ptr {place}, ptr %thread")
+            place = text.let(f"select i1 {is_present}, ptr {place}, ptr %thread")
             row = text.let(f"load <4 x i32>, ptr {place}, align 1")
-            rows.append(text.let(f"select i1 {here}, <4 x i32> {row}, <4 x i32> zeroinitializer"))
+            rows.append(
+                text.let(f"select i1 {is_present}, <4 x i32> {row}, <4 x i32> zeroinitializer")
+            )
     return rows + ["zeroinitializer"] * (count - len(rows))
 
 
@@ -130,10 +132,10 @@ def _load_alone(emitter: Emitter, node: Operation, access: Access, mask: Mask) -
         pointer = emitter.launch.offset_pointer(
             emitter.memory.pointers.of_lane(access, own), distance
         )
-        there = text.let(f"trunc i32 {text.let(f'lshr i32 {present}, {at}')} to i1")
-        pointer = text.let(f"select i1 {there}, ptr {pointer}, ptr %thread")
+        is_present = text.let(f"trunc i32 {text.let(f'lshr i32 {present}, {at}')} to i1")
+        pointer = text.let(f"select i1 {is_present}, ptr {pointer}, ptr %thread")
         value = text.let(f"load {scalar}, ptr {pointer}, align 1")
-        value = text.let(f"select i1 {there}, {scalar} {value}, {scalar} 0")
+        value = text.let(f"select i1 {is_present}, {scalar} {value}, {scalar} 0")
         return value if scalar == "i32" else text.let(f"zext i16 {value} to i32")
 
     def write() -> str:
@@ -141,18 +143,18 @@ def _load_alone(emitter: Emitter, node: Operation, access: Access, mask: Mask) -
         ballot = BALLOT | node.word << 8
         present = text.let(f"call i64 {callee}(ptr %thread, i32 {ballot}, i32 -1, i64 1, i64 0)")
         present = text.let(f"trunc i64 {present} to i32")
-        made = "poison"
+        aggregate = "poison"
         for matrix in range(count):
             word = part(_EDGE * matrix)
             if node.instruction.transposed:
                 upper = text.let(f"shl i32 {part(_EDGE * matrix + 1)}, 16")
                 word = text.let(f"or i32 {word}, {upper}")
-            made = text.let(f"insertvalue {results} {made}, i32 {word}, {matrix}")
-        return made
+            aggregate = text.let(f"insertvalue {results} {aggregate}, i32 {word}, {matrix}")
+        return aggregate
 
     results = "{ " + ", ".join(["i32"] * count) + " }"
-    found = emit_if_in_mask(emitter, mask, results, write)
+    loaded = emit_if_in_mask(emitter, mask, results, write)
     for place_, result in enumerate(node.results):
         if result is not None:
-            value = text.let(f"extractvalue {results} {found}, {place_}")
+            value = text.let(f"extractvalue {results} {loaded}, {place_}")
             define_alone(emitter, result, value, "i32")

@@ -39,7 +39,7 @@ def scale(emitter: Emitter, node: Operation, mask: Mask) -> None:
         _scale_alone(emitter, node, mask)
         return
     scalars = _scalars(node.instruction)
-    found: list[list[str]] = [[] for _ in node.results]
+    registers_of: list[list[str]] = [[] for _ in node.results]
     per_warp = WARP_THREADS // geometry.width
     for first in range(0, geometry.vectors, per_warp):
         vectors = range(first, min(first + per_warp, geometry.vectors))
@@ -49,10 +49,10 @@ def scale(emitter: Emitter, node: Operation, mask: Mask) -> None:
             for source, scalar in zip(node.sources, scalars, strict=True)
         ]
         for place, halves in enumerate(_call(text, node.instruction, registers)):
-            found[place] += vectors_of(text, halves, "float", len(vectors))
-    for result, vectors_found in zip(node.results, found, strict=True):
+            registers_of[place] += vectors_of(text, halves, "float", len(vectors))
+    for result, vector_names in zip(node.results, registers_of, strict=True):
         if result is not None:
-            define(emitter, result, vectors_found, "float")
+            define(emitter, result, vector_names, "float")
 
 
 def _scalars(instruction: Instruction) -> list[str]:
@@ -68,7 +68,7 @@ def _call(
     name = _name("product.scales", instruction)
     if name not in text.shared.helpers:
         text.shared.helpers[name] = _function(text, name, instruction)
-    given = ", ".join(
+    arguments = ", ".join(
         f"<{LANES} x {scalar}> {half}"
         for scalar, halves in zip(scalars, registers, strict=True)
         for half in halves
@@ -76,8 +76,8 @@ def _call(
     count = 2 * matrix_registers(instruction)[2]
     results = "{ " + ", ".join([_TOTAL] * count) + " }"
     with text.known.keep_loads():
-        found = text.let(f"call {convention()}{results} @{name}({given})")
-    parts = [text.let(f"extractvalue {results} {found}, {n}") for n in range(count)]
+        aggregate = text.let(f"call {convention()}{results} @{name}({arguments})")
+    parts = [text.let(f"extractvalue {results} {aggregate}, {n}") for n in range(count)]
     return [parts[n : n + 2] for n in range(0, count, 2)]
 
 
@@ -98,7 +98,7 @@ def _function(text: Text, name: str, instruction: Instruction) -> str:
         for half in halves
     ]
     left, right = names[sums : sums + words]
-    found: list[list[str]] = [[] for _ in names[sums + words :]]
+    result_halves: list[list[str]] = [[] for _ in names[sums + words :]]
     for half in range(2):
         rows = [_pick(own, left, [_row_lane(lane, n) for lane in _lanes(half)]) for n in range(2)]
         columns = [
@@ -112,8 +112,8 @@ def _function(text: Text, name: str, instruction: Instruction) -> str:
             [halves[half] for halves in names[sums + words :]],
         )
         for place, total in enumerate(totals):
-            found[place].append(total)
-    flat = [half for halves in found for half in halves]
+            result_halves[place].append(total)
+    flat = [half for halves in result_halves for half in halves]
     return define_function(own, name, parameters, _TOTAL, flat, f"internal {convention()}")
 
 
@@ -172,14 +172,14 @@ def _scale_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
         )
     callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
     lane = text.let(f"and i32 {emitter.specials.first}, 31")
-    given = ["ptr %thread", f"ptr {callee}", f"i32 {SHUFFLE | node.word << 8}", f"i32 {lane}"]
+    arguments = ["ptr %thread", f"ptr {callee}", f"i32 {SHUFFLE | node.word << 8}", f"i32 {lane}"]
     for source, scalar in zip(node.sources, scalars, strict=True):
-        given.append(f"{scalar} {read(emitter, source, scalar, Form.BASE, 0)}")
+        arguments.append(f"{scalar} {read(emitter, source, scalar, Form.BASE, 0)}")
     results = "{ " + ", ".join(["float"] * len(node.results)) + " }"
-    found = emit_if_in_mask(
-        emitter, mask, results, lambda: text.let(f"call {results} @{name}({', '.join(given)})")
+    aggregate = emit_if_in_mask(
+        emitter, mask, results, lambda: text.let(f"call {results} @{name}({', '.join(arguments)})")
     )
     for place, result in enumerate(node.results):
         if result is not None:
-            value = text.let(f"extractvalue {results} {found}, {place}")
+            value = text.let(f"extractvalue {results} {aggregate}, {place}")
             define_alone(emitter, result, value, "float")

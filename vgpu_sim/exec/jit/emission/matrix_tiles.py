@@ -54,7 +54,7 @@ def _store_right(
 def _compute(emitter: Emitter, mask: Mask, group: TileGroup) -> None:
     text, pairs, instruction = emitter.text, group.pairs, group.last.instruction
     ends = [chain[-1] for chain in group.chains]
-    found: list[list[list[str]]] = [[[] for _ in end.results] for end in ends]
+    result_registers: list[list[list[str]]] = [[[] for _ in end.results] for end in ends]
     ranges = warps(emitter)
     for warp, vectors in enumerate(ranges):
         flags = present(emitter, mask, vectors)
@@ -88,8 +88,8 @@ def _compute(emitter: Emitter, mask: Mask, group: TileGroup) -> None:
             for which in range(2):
                 for place, halves in enumerate(totals[which * each : (which + 1) * each]):
                     parts = vectors_of(text, halves, "i32", len(vectors))
-                    found[2 * n + which][place] += parts
-    for end, registers in zip(ends, found, strict=True):
+                    result_registers[2 * n + which][place] += parts
+    for end, registers in zip(ends, result_registers, strict=True):
         for result, register in zip(end.results, registers, strict=True):
             if result is not None:
                 define(emitter, result, register, "i32")
@@ -110,14 +110,14 @@ def prepare(
     text = emitter.text
     registers = [halves_of(emitter, source, "i32", vectors, flags) for source in sources]
     kind = replace(instruction, dsts=(), srcs=())
-    what = f"{how.__module__} {how.__name__} {kind.type.name} {kind.source_type} {registers}"
-    place = text.known.find(what)
+    key = f"{how.__module__} {how.__name__} {kind.type.name} {kind.source_type} {registers}"
+    place = text.known.find(key)
     if place is None:
         place = text.name()
         with text.known.keep_loads():
             size = how(Lanes(text), instruction, registers, place)
         text.prologue.append(f"  {place} = alloca [{size} x i8], align {VECTOR_BYTES}")
-        text.known.add(what, place)
+        text.known.add(key, place)
     return place
 
 

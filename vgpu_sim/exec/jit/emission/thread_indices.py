@@ -55,17 +55,17 @@ def is_whole(text: Text, geometry: Geometry, first: str) -> str:
     last, limit = first, geometry.threads
     if geometry.padding == Padding.ROWS:
         last, limit = slot_indices(text, geometry, first)[0], geometry.block[0]
-    after = text.let(f"add i32 {last}, {geometry.span}")
-    return text.let(f"icmp ule i32 {after}, {limit}")
+    group_end = text.let(f"add i32 {last}, {geometry.span}")
+    return text.let(f"icmp ule i32 {group_end}, {limit}")
 
 
 def thread_of(text: Text, geometry: Geometry, slot: str) -> tuple[str, str]:
     """Return whether a slot (a lane of the block) is a thread, and the thread's linear index."""
-    there, thread, limit = slot, slot, geometry.threads
+    column, thread, limit = slot, slot, geometry.threads
     if geometry.padding == Padding.ROWS:
         width, limit = geometry.padded[0], geometry.block[0]
-        there = text.let(f"urem i32 {slot}, {width}")
+        column = text.let(f"urem i32 {slot}, {width}")
         row = text.let(f"udiv i32 {slot}, {width}")
         begin = text.let(f"mul i32 {row}, {limit}")
-        thread = text.let(f"add i32 {begin}, {there}")
-    return text.let(f"icmp ult i32 {there}, {limit}"), thread
+        thread = text.let(f"add i32 {begin}, {column}")
+    return text.let(f"icmp ult i32 {column}, {limit}"), thread

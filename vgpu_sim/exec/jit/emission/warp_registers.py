@@ -91,9 +91,11 @@ def shuffle_lane(text: Text, callee: str, how: str, value: str, lane: str) -> st
     """
     a = text.let(f"zext i32 {value} to i64")
     b = text.let(f"zext i32 {lane} to i64")
-    way = text.let(f"or i64 {b}, {_ANY_LANE}")
-    found = text.let(f"call i64 {callee}(ptr %thread, i32 {how}, i32 -1, i64 {a}, i64 {way})")
-    return text.let(f"trunc i64 {found} to i32")
+    shuffle_operands = text.let(f"or i64 {b}, {_ANY_LANE}")
+    shuffled = text.let(
+        f"call i64 {callee}(ptr %thread, i32 {how}, i32 -1, i64 {a}, i64 {shuffle_operands})"
+    )
+    return text.let(f"trunc i64 {shuffled} to i32")
 
 
 def define_alone(emitter: Emitter, result: Value, value: str, scalar: str) -> None:
@@ -116,12 +118,12 @@ def emit_if_in_mask(emitter: Emitter, mask: Mask, type_: str, write: Callable[[]
     condition = emitter.masks.any(mask)
     if condition == "true":
         return write()
-    here, onward, origin = text.label("collects"), text.label("onward"), text.block_label
-    text.branch(condition, here, onward)
+    run_label, onward, origin = text.label("collects"), text.label("onward"), text.block_label
+    text.branch(condition, run_label, onward)
     with text.known.open_scope():
-        text.begin(here, follows=True)
-        found = write()
+        text.begin(run_label, follows=True)
+        computed = write()
         end = text.block_label
         text.jump(onward)
     text.begin(onward, follows=True)
-    return text.phi(type_, (found, end), ("zeroinitializer", origin))
+    return text.phi(type_, (computed, end), ("zeroinitializer", origin))

@@ -47,39 +47,44 @@ def _update_all(emitter: Emitter, node: Operation, access: Access, mask: Mask) -
     split = emitter.memory.split_local(access, mask) if local else None
     if split is None:
         return _update_common(emitter, node, access, mask)
-    text, (own, others) = emitter.text, split
-    found = emitter.memory.update_local(
-        access, own, lambda part, before: _replacements(emitter, node, part, before)
+    text, (own, common_mask) = emitter.text, split
+    former_values = emitter.memory.update_local(
+        access, own, lambda part, elements: _replacements(emitter, node, part, elements)
     )
-    if others is None:
-        return found
-    elsewhere = _update_common(emitter, node, access, others)
+    if common_mask is None:
+        return former_values
+    elsewhere = _update_common(emitter, node, access, common_mask)
     if emitter.used.isdisjoint(node.results):
         return []
     return [
-        [text.select(flags, a, b, access.scalar, True) for a, b in zip(mine, other, strict=True)]
-        for flags, mine, other in zip(emitter.masks.flat(own), found, elsewhere, strict=True)
+        [
+            text.select(flags, a, b, access.scalar, True)
+            for a, b in zip(mine, common_values, strict=True)
+        ]
+        for flags, mine, common_values in zip(
+            emitter.masks.flat(own), former_values, elsewhere, strict=True
+        )
     ]
 
 
-def _replacements(emitter: Emitter, node: Operation, part: int, before: list[str]) -> list[str]:
+def _replacements(emitter: Emitter, node: Operation, part: int, elements: list[str]) -> list[str]:
     """Return the values with which the lanes of a vector replace elements of their own."""
-    text, instruction, count = emitter.text, node.instruction, len(before)
+    text, instruction, count = emitter.text, node.instruction, len(elements)
     operands, scalar = _operands(emitter, node, part), integer(instruction.type.bits)
     if instruction.update is not Update.CAS:
         return [
             atomic_updates.updated_value(text, instruction, m, b, vector=True)
-            for m, b in zip(before, operands, strict=True)
+            for m, b in zip(elements, operands, strict=True)
         ]
     type_, flags = (text.type_of(t, vector=True) for t in (scalar, "i1"))
-    same, *further = (
-        text.let(f"icmp eq {type_} {m}, {b}") for m, b in zip(before, operands, strict=False)
+    is_equal, *further = (
+        text.let(f"icmp eq {type_} {m}, {b}") for m, b in zip(elements, operands, strict=False)
     )
-    for one in further:
-        same = text.let(f"and {flags} {same}, {one}")
+    for equality in further:
+        is_equal = text.let(f"and {flags} {is_equal}, {equality}")
     return [
-        text.select(same, new, m, scalar, True)
-        for m, new in zip(before, operands[count:], strict=True)
+        text.select(is_equal, new, m, scalar, True)
+        for m, new in zip(elements, operands[count:], strict=True)
     ]
 
 
@@ -101,9 +106,11 @@ def _define(emitter: Emitter, node: Operation, result: Value, vectors: list[str]
     type_ = node.instruction.type
 
     def fill(form: Form, part: int) -> str:
-        held = integer(type_.bits)
-        found = emitter.values.in_form(vectors[part], held, form)
-        return emitter.values.extend_to_storage(found, held, result, form, signed=type_.is_signed)
+        element_type = integer(type_.bits)
+        formed = emitter.values.in_form(vectors[part], element_type, form)
+        return emitter.values.extend_to_storage(
+            formed, element_type, result, form, signed=type_.is_signed
+        )
 
     emitter.values.define(result, fill)
 
@@ -114,10 +121,10 @@ def _may_join(emitter: Emitter, node: Operation, access: Access) -> bool:
     This requires that they update the same integer and that its former value is unused.
     """
     instruction = node.instruction
-    same = isinstance(access.shape, Affine) and access.shape.uniform
+    is_uniform = isinstance(access.shape, Affine) and access.shape.uniform
     silent = emitter.used.isdisjoint(node.results)
     integral = not instruction.type.is_float and instruction.update in atomic_updates.JOINABLE
-    return same and silent and integral
+    return is_uniform and silent and integral
 
 
 def _join(emitter: Emitter, node: Operation, access: Access, mask: Mask) -> None:
@@ -130,9 +137,9 @@ def _join(emitter: Emitter, node: Operation, access: Access, mask: Mask) -> None
     if mask.full:
         apply(text, node.instruction, pointer, [total], "")
         return
-    here, onward = text.label("update"), text.label("updated")
-    text.branch(masks.any(mask), here, onward)
-    text.begin(here, follows=True)
+    update_label, onward = text.label("update"), text.label("updated")
+    text.branch(masks.any(mask), update_label, onward)
+    text.begin(update_label, follows=True)
     with text.known.open_scope():
         apply(text, node.instruction, pointer, [total], "")
         text.jump(onward)
@@ -149,12 +156,17 @@ def _part(
     table = emitter.memory.table if is_sum(emitter.analysis.ssa, node) else None
     if not isinstance(access.shape, Vector):
         table = None
-    wanted = 0 if emitter.used.isdisjoint(node.results) else len(node.results)
+    result_count = 0 if emitter.used.isdisjoint(node.results) else len(node.results)
     form = _form(access)
     address = emitter.values.read(access.address, access.address_type, form, part)
-    same = "" if form is Form.VECTOR else pointers.of_vector(access, part)
-    if same and wanted and instruction.update is Update.ADD and not instruction.type.is_float:
-        return [_add_together(emitter, node, access, same, operands[0], lanes)]
+    common_pointer = "" if form is Form.VECTOR else pointers.of_vector(access, part)
+    if (
+        common_pointer
+        and result_count
+        and instruction.update is Update.ADD
+        and not instruction.type.is_float
+    ):
+        return [_add_together(emitter, node, access, common_pointer, operands[0], lanes)]
 
     def wait(table: Table, lane_of: LaneOf, value: str) -> None:
         where = text.let(f"add i64 {lane_of(address, 'i64')}, {to_signed(access.displacement, 64)}")
@@ -164,8 +176,8 @@ def _part(
         if table is not None:
             wait(table, lane_of, lane_of(operands[0], scalar))
             return []
-        place_of_lane, pointer = address, same
-        if not same:
+        place_of_lane, pointer = address, common_pointer
+        if not common_pointer:
             place_of_lane = lane_of(address, access.address_type)
             pointer = _place(pointers, access, address, lane_of)
         flushed = _flush_flag(emitter, node, access, place_of_lane)
@@ -174,27 +186,27 @@ def _part(
             halves = atomic_updates.exchange_pair(
                 text, instruction, pointer, lane, alone=_alone(access)
             )
-            return halves if wanted else []
-        found = []
+            return halves if result_count else []
+        former_values = []
         for place in range(access.count):
             where = pointers.offset_pointer(pointer, place * access.element_bytes)
             values = operands[place : place + 1] if access.count > 1 else operands
             lane = [lane_of(value, scalar) for value in values]
-            found.append(apply(text, instruction, where, lane, flushed))
-        return found if wanted else []
+            former_values.append(apply(text, instruction, where, lane, flushed))
+        return former_values if result_count else []
 
     # Float updates take many instructions: emit them once, in a loop.
-    if wanted or instruction.type.is_float:
-        return emit_lane_loop(text, lanes, [scalar] * wanted, serve)
+    if result_count or instruction.type.is_float:
+        return emit_lane_loop(text, lanes, [scalar] * result_count, serve)
 
     def whole() -> None:
         """Emit a run-time test of whether all lanes have the same address.
 
         If they have, one update serves all of them, else each lane has its own.
         """
-        one, several, onward = (text.label(hint) for hint in ("one", "several", "updated"))
-        text.branch(_all_alike(text, address, access.address_type), one, several)
-        text.begin(one, follows=True)
+        together, separately, onward = (text.label(hint) for hint in ("one", "several", "updated"))
+        text.branch(_all_alike(text, address, access.address_type), together, separately)
+        text.begin(together, follows=True)
         with text.known.open_scope():
             total = atomic_updates.reduce_lanes(text, instruction, operands, None)
             if table is not None:
@@ -203,14 +215,16 @@ def _part(
                 pointer = _place(pointers, access, address, first_lane_extractor(text))
                 apply(text, instruction, pointer, [total], "")
             text.jump(onward)
-        text.begin(several, follows=True)
+        text.begin(separately, follows=True)
         with text.known.open_scope():
             one_by_one(text, serve)
             text.jump(onward)
         text.begin(onward, follows=True)
         text.known.invalidate_loads()
 
-    joins = not same and access.count == 1 and instruction.update in atomic_updates.JOINABLE
+    joins = (
+        not common_pointer and access.count == 1 and instruction.update in atomic_updates.JOINABLE
+    )
     emit_for_lanes(text, lanes, serve, whole if joins and text.width > 1 else None)
     return []
 
@@ -247,19 +261,19 @@ def _add_together(
     sums = atomic_updates.prefix_sums(text, scalar, row)
     total = text.let(f"extractelement {type_} {sums}, i64 {text.width - 1}")
     if lanes is None:
-        found = apply(text, node.instruction, pointer, [total], "")
+        former_value = apply(text, node.instruction, pointer, [total], "")
     else:
-        origin, here, onward = text.block_label, text.label("update"), text.label("updated")
-        text.branch(emitter.masks.any_lane(lanes), here, onward)
-        text.begin(here, follows=True)
+        origin, update_label, onward = text.block_label, text.label("update"), text.label("updated")
+        text.branch(emitter.masks.any_lane(lanes), update_label, onward)
+        text.begin(update_label, follows=True)
         with text.known.open_scope():
-            before = apply(text, node.instruction, pointer, [total], "")
+            updated = apply(text, node.instruction, pointer, [total], "")
             end = text.block_label
             text.jump(onward)
         text.begin(onward, follows=True)
-        found = text.phi(scalar, (before, end), ("0", origin))
+        former_value = text.phi(scalar, (updated, end), ("0", origin))
     earlier = text.let(f"sub {type_} {sums}, {row}")
-    return text.let(f"add {type_} {text.splat(scalar, found)}, {earlier}")
+    return text.let(f"add {type_} {text.splat(scalar, former_value)}, {earlier}")
 
 
 def _form(access: Access) -> Form:

@@ -52,16 +52,16 @@ def _bfe(words: Words, instruction: Instruction, args: list[str]) -> str:
 
 def _bfi(words: Words, instruction: Instruction, args: list[str]) -> str:
     position, length = (_field_count(words, count) for count in args[2:])
-    ones = words.extend_field(words.const(-1), length, signed=False)
-    field = words.shift("shl", ones, position)
+    field_ones = words.extend_field(words.const(-1), length, signed=False)
+    field = words.shift("shl", field_ones, position)
     inserted = words.op("and", words.shift("shl", args[0], position), field)
     return words.op("or", words.op("and", args[1], words.inverse(field)), inserted)
 
 
 def _bmsk(words: Words, instruction: Instruction, args: list[str]) -> str:
     position, width = _wrap_count(words, instruction, args)
-    ones = words.extend_field(words.const(-1), width, signed=False)
-    return words.shift("shl", ones, position)
+    field_ones = words.extend_field(words.const(-1), width, signed=False)
+    return words.shift("shl", field_ones, position)
 
 
 def _szext(words: Words, instruction: Instruction, args: list[str]) -> str:
@@ -92,28 +92,28 @@ def _bfind(words: Words, instruction: Instruction, args: list[str]) -> str:
 def _fns(words: Words, instruction: Instruction, args: list[str]) -> str:
     """Find the n-th set bit by halving: test whether the lower half has enough ones."""
     value, base, offset = args
-    zero, one, last = words.const(0), words.const(1), words.const(31)
+    zero, unit, last = words.const(0), words.const(1), words.const(31)
     place = words.op("and", base, last)
     above = words.op("and", value, words.op("shl", words.const(-1), place))
     upto = words.op("lshr", words.const(-1), words.op("sub", last, place))
     below = words.call("bitreverse", words.op("and", value, upto))
     down = words.test("slt", offset, zero)
     itself = words.test("eq", offset, zero)
-    ones = words.select(down, below, above)
-    ones = words.select(itself, words.op("and", value, words.op("shl", one, place)), ones)
+    searched = words.select(down, below, above)
+    searched = words.select(itself, words.op("and", value, words.op("shl", unit, place)), searched)
     distance = words.select(down, words.op("sub", zero, offset), offset)
-    rank = words.select(itself, zero, words.op("sub", distance, one))
-    there = words.test("ult", rank, words.call("ctpop", ones))
-    found = zero
+    rank = words.select(itself, zero, words.op("sub", distance, unit))
+    is_found = words.test("ult", rank, words.call("ctpop", searched))
+    index = zero
     for half in (16, 8, 4, 2, 1):
-        lower = words.op("and", words.op("lshr", ones, found), words.const((1 << half) - 1))
+        lower = words.op("and", words.op("lshr", searched, index), words.const((1 << half) - 1))
         count = words.call("ctpop", lower)
         beyond = words.test("uge", rank, count)
         rank = words.op("sub", rank, words.select(beyond, count, zero))
-        found = words.op("or", found, words.select(beyond, words.const(half), zero))
-    found = words.select(down, words.op("sub", last, found), found)
-    found = words.select(there, found, words.const(-1))
-    return words.select(words.test("ugt", base, last), words.const(-1), found)
+        index = words.op("or", index, words.select(beyond, words.const(half), zero))
+    index = words.select(down, words.op("sub", last, index), index)
+    index = words.select(is_found, index, words.const(-1))
+    return words.select(words.test("ugt", base, last), words.const(-1), index)
 
 
 def _popc(words: Words, instruction: Instruction, args: list[str]) -> str:

@@ -32,10 +32,10 @@ STATUS: Final = {
 
 def _trap(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     text = emitter.text
-    here, onward = text.label("trapped"), text.label("untrapped")
-    text.branch(emitter.masks.any(mask), here, onward)
+    trap_label, onward = text.label("trapped"), text.label("untrapped")
+    text.branch(emitter.masks.any(mask), trap_label, onward)
     with text.known.open_scope():
-        text.begin(here, follows=True)
+        text.begin(trap_label, follows=True)
         place = text.let(f"getelementptr i8, ptr %thread, i64 {THREAD_TRAP_WORD}")
         text.do(f"store i32 {node.word + 1}, ptr {place}, align 4")
         place = text.let(f"getelementptr i8, ptr %thread, i64 {THREAD_STATUS}")
@@ -50,14 +50,14 @@ def _rest(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
     (source,) = node.sources
     shape = emitter.values.shape(source, 32)
     if isinstance(shape, Affine) and shape.uniform:
-        least = emitter.values.read(source, "i32", Form.BASE, 0)
+        duration_ns = emitter.values.read(source, "i32", Form.BASE, 0)
     else:
-        least = _least(emitter, source, mask)
-    here, onward = text.label("rests"), text.label("rested")
-    text.branch(masks.any(mask), here, onward)
-    text.begin(here, follows=True)
+        duration_ns = _least(emitter, source, mask)
+    rest_label, onward = text.label("rests"), text.label("rested")
+    text.branch(masks.any(mask), rest_label, onward)
+    text.begin(rest_label, follows=True)
     with text.known.open_scope():
-        shorter = text.intrinsic("umin", "i32", False, least, str(MAX_REST_NS))
+        shorter = text.intrinsic("umin", "i32", False, duration_ns, str(MAX_REST_NS))
         duration = text.let(f"zext i32 {shorter} to i64")
         callee = emitter.launch.thread(THREAD_STOP, "ptr")
         text.do(f"call void {callee}(ptr %thread, i64 {duration})")
@@ -68,14 +68,14 @@ def _rest(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
 
 def _least(emitter: Emitter, source: Source, mask: Mask) -> str:
     text, type_ = emitter.text, emitter.text.type_of("i32", vector=True)
-    least = text.const(MAX_REST_NS, "i32", vector=True)
+    minimum = text.const(MAX_REST_NS, "i32", vector=True)
     for part, lanes in enumerate(emitter.masks.flat(mask)):
         own = emitter.values.read(source, "i32", Form.VECTOR, part)
         longest = text.const(MAX_REST_NS, "i32", vector=True)
         own = text.select(lanes, own, longest, "i32", vector=True)
-        least = text.intrinsic("umin", "i32", True, least, own)
+        minimum = text.intrinsic("umin", "i32", True, minimum, own)
     name = f"llvm.vector.reduce.umin.{text.mangle('i32', text.width)}"
-    return text.call("i32", name, (type_, least))
+    return text.call("i32", name, (type_, minimum))
 
 
 LOWERING: Final[dict[Op, Lowering]] = {Op.TRAP: _trap, Op.NANOSLEEP: _rest}

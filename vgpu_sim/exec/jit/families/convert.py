@@ -189,13 +189,13 @@ def _float_to_integer(
     # LLVM and the instruction set both define saturation, with 0 for NaN if all types are narrow.
     lanes = text.width if vector else 0
     bits = instruction.type.bits
-    target, held = integer(bits), text.type_of(scalar, vector)
+    target, source_type = integer(bits), text.type_of(scalar, vector)
     kind = "s" if instruction.type.is_signed else "u"
     name = f"llvm.fpto{kind}i.sat.{text.mangle(target, lanes)}.{text.mangle(scalar, lanes)}"
-    result = text.call(text.type_of(target, vector), name, (held, value))
+    result = text.call(text.type_of(target, vector), name, (source_type, value))
     if source is not DataType.F64 and bits < 64:
         return result
-    is_nan = text.let(f"fcmp uno {held} {value}, {value}")
+    is_nan = text.let(f"fcmp uno {source_type} {value}, {value}")
     return text.select(is_nan, text.const(1 << (bits - 1), target, vector), result, target, vector)
 
 
@@ -203,15 +203,15 @@ def _integer_to_float(
     text: Text, instruction: Instruction, source: DataType, value: str, vector: bool
 ) -> str:
     target, rounding = instruction.type, instruction.rounding
-    held = text.type_of(integer(source.bits), vector)
+    source_type = text.type_of(integer(source.bits), vector)
     kind = "s" if source.is_signed else "u"
     if target in NATIVE and rounding not in DIRECTED:
-        wanted = text.type_of(NATIVE[target], vector)
-        return text.let(f"{kind}itofp {held} {value} to {wanted}")
+        target_type = text.type_of(NATIVE[target], vector)
+        return text.let(f"{kind}itofp {source_type} {value} to {target_type}")
     double = text.type_of("double", vector)
     small = SmallFloats(text, vector)
     if source.bits < 64:
-        exact = text.let(f"{kind}itofp {held} {value} to {double}")
+        exact = text.let(f"{kind}itofp {source_type} {value} to {double}")
         return (
             exact
             if target is DataType.F64
@@ -222,8 +222,8 @@ def _integer_to_float(
     negative = ""
     if source.is_signed:
         zero = text.const(0, "i64", vector)
-        negative = text.let(f"icmp slt {held} {value}, {zero}")
-        negated = text.let(f"sub {held} {zero}, {value}")
+        negative = text.let(f"icmp slt {source_type} {value}, {zero}")
+        negated = text.let(f"sub {source_type} {zero}, {value}")
         value = text.select(negative, negated, value, "i64", vector)
     exact = small.magnitude_to_odd(value)
     if source.is_signed:
@@ -256,9 +256,9 @@ def _integer_to_integer(
         value = _clamp(text, source, target, value, vector)
     if source.bits == target.bits:
         return value
-    held, wanted = (text.type_of(integer(t.bits), vector) for t in (source, target))
+    source_type, target_type = (text.type_of(integer(t.bits), vector) for t in (source, target))
     operation = "trunc" if target.bits < source.bits else "sext" if source.is_signed else "zext"
-    return text.let(f"{operation} {held} {value} to {wanted}")
+    return text.let(f"{operation} {source_type} {value} to {target_type}")
 
 
 def _clamp(text: Text, source: DataType, target: DataType, value: str, vector: bool) -> str:

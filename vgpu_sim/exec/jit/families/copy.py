@@ -44,8 +44,8 @@ def _requested_lanes(emitter: Emitter, size: str, place: int, lanes: str | None)
     text = emitter.text
     type_ = text.type_of("i32", vector=True)
     begin = text.const(place * _WORD_BYTES, "i32", True)
-    some = text.let(f"icmp ugt {type_} {size}, {begin}")
-    return some if lanes is None else emitter.masks.lanes_in_both(some, lanes)
+    requested = text.let(f"icmp ugt {type_} {size}, {begin}")
+    return requested if lanes is None else emitter.masks.lanes_in_both(requested, lanes)
 
 
 def _cut(emitter: Emitter, word: str, size: str, place: int) -> str:
@@ -60,8 +60,8 @@ def _cut(emitter: Emitter, word: str, size: str, place: int) -> str:
     bits = text.let(f"shl {type_} {size}, {const(3)}")
     bits = text.let(f"and {type_} {bits}, {const(31)}")  # word boundaries are multiples of 32 bits
     above = text.let(f"shl {type_} {const(1)}, {bits}")
-    kept = text.let(f"sub {type_} {above}, {const(1)}")
-    part = text.let(f"and {type_} {word}, {kept}")
+    byte_mask = text.let(f"sub {type_} {above}, {const(1)}")
+    part = text.let(f"and {type_} {word}, {byte_mask}")
     return text.select(whole, word, part, "i32", True)
 
 

@@ -114,10 +114,12 @@ def _apply_packed(
     type_, whole = instruction.type.element, text.type_of(integer(instruction.type.bits), vector)
     with text.in_pairs(vector):
         word = text.type_of(integer(type_.bits), vector=True)
-        held = word if instruction.op in _SIGNS else text.type_of(operand_type(type_), vector=True)
-        halves = [text.let(f"bitcast {whole} {arg} to {held}") for arg in args]
+        half_type = (
+            word if instruction.op in _SIGNS else text.type_of(operand_type(type_), vector=True)
+        )
+        halves = [text.let(f"bitcast {whole} {arg} to {half_type}") for arg in args]
         result = compute(text, replace(instruction, type=type_), halves, True)
-        if held != word:
+        if half_type != word:
             result = canonical_bits(text, result, type_, vector=True)
     return text.let(f"bitcast {word} {result} to {whole}")
 
@@ -189,12 +191,12 @@ def _divided_by_itself(text: Text, type_: DataType, value: str, vector: bool) ->
     """
     scalar, kind = NATIVE[type_], text.type_of(NATIVE[type_], vector)
     size = text.intrinsic("fabs", scalar, vector, value)
-    some = text.let(f"fcmp ogt {kind} {size}, {text.const(0, scalar, vector)}")
+    is_positive = text.let(f"fcmp ogt {kind} {size}, {text.const(0, scalar, vector)}")
     infinity = text.const(INFINITY[type_], scalar, vector)
     finite = text.let(f"fcmp olt {kind} {size}, {infinity}")
-    number = text.let(f"and {text.type_of('i1', vector)} {some}, {finite}")
-    one, nan = (text.const(v[type_], scalar, vector) for v in (ONE, CANONICAL))
-    return text.select(number, one, nan, scalar, vector)
+    number = text.let(f"and {text.type_of('i1', vector)} {is_positive}, {finite}")
+    quotient, nan = (text.const(v[type_], scalar, vector) for v in (ONE, CANONICAL))
+    return text.select(number, quotient, nan, scalar, vector)
 
 
 def _approximation(text: Text, instruction: Instruction, value: str, vector: bool) -> str:
@@ -224,8 +226,8 @@ def _coarse(text: Text, op: Op, value: str, vector: bool) -> str:
     value = text.select(is_nan, value, cut(value), "double", vector)
     if op is Op.FRSQRT:
         value = text.intrinsic("sqrt", "double", vector, value)
-    one = text.const(ONE[DataType.F64], "double", vector)
-    return cut(text.let(f"fdiv {double} {one}, {value}"))
+    numerator = text.const(ONE[DataType.F64], "double", vector)
+    return cut(text.let(f"fdiv {double} {numerator}, {value}"))
 
 
 def _extremum(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
@@ -235,7 +237,7 @@ def _extremum(text: Text, instruction: Instruction, args: list[str], vector: boo
     operand was converted from an integer (observed in LLVM 22.1).
     """
     type_ = instruction.type
-    word, held = integer(type_.bits), operand_type(type_)
+    word, held_type = integer(type_.bits), operand_type(type_)
     whole = text.type_of(word, vector)
 
     def cast(value: str, from_: str, to: str) -> str:
@@ -244,13 +246,13 @@ def _extremum(text: Text, instruction: Instruction, args: list[str], vector: boo
         operands = text.type_of(from_, vector), text.type_of(to, vector)
         return text.let(f"bitcast {operands[0]} {value} to {operands[1]}")
 
-    patterns = [cast(arg, held, word) for arg in args]
+    patterns = [cast(arg, held_type, word) for arg in args]
     signs = text.let(f"xor {whole} {patterns[0]}, {patterns[1]}")
     if instruction.xorsign:
         cleared = text.const((1 << (type_.bits - 1)) - 1, word, vector)
         patterns = [text.let(f"and {whole} {pattern}, {cleared}") for pattern in patterns]
     if type_ in NATIVE:
-        scalar, numbers = held, [cast(pattern, word, held) for pattern in patterns]
+        scalar, numbers = held_type, [cast(pattern, word, held_type) for pattern in patterns]
     else:
         small = SmallFloats(text, vector)
         scalar, numbers = "float", [small.to_single(pattern, type_) for pattern in patterns]
@@ -263,9 +265,9 @@ def _extremum(text: Text, instruction: Instruction, args: list[str], vector: boo
     else:
         result = text.select(better, patterns[0], patterns[1], word, vector)
     # Equal numbers have equal bits, except for zeros of two signs.
-    both = text.let(f"{joint} {whole} {patterns[0]}, {patterns[1]}")
+    joined = text.let(f"{joint} {whole} {patterns[0]}, {patterns[1]}")
     equal = text.let(f"fcmp oeq {compared} {a}, {b}")
-    result = text.select(equal, both, result, word, vector)
+    result = text.select(equal, joined, result, word, vector)
     is_nan = text.let(f"fcmp uno {compared} {b}, {b}")
     result = text.select(is_nan, patterns[0], result, word, vector)
     canonical = text.const(CANONICAL[type_], word, vector)
@@ -279,7 +281,7 @@ def _extremum(text: Text, instruction: Instruction, args: list[str], vector: boo
         a_nan = text.let(f"fcmp uno {compared} {a}, {a}")
         neither = text.let(f"and {text.type_of('i1', vector)} {a_nan}, {is_nan}")
         result = text.select(neither, canonical, result, word, vector)
-    return cast(result, word, held)
+    return cast(result, word, held_type)
 
 
 def _small(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
@@ -294,8 +296,8 @@ def _small(text: Text, instruction: Instruction, args: list[str], vector: bool) 
     numbers = [small.to_single(arg, type_) for arg in args]
     operation = _OPERATIONS[op]
     if op in (Op.FADD, Op.FSUB) or (op is Op.FMUL and type_ is DataType.F16):
-        held = text.type_of("float", vector)
-        result = text.let(f"{operation} {held} {numbers[0]}, {numbers[1]}")
+        single_type = text.type_of("float", vector)
+        result = text.let(f"{operation} {single_type} {numbers[0]}, {numbers[1]}")
     else:
         result = small.computed_to_odd(operation, numbers)
     return small.round_to_small(result, type_, Rounding.RN)

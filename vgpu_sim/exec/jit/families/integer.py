@@ -115,14 +115,14 @@ def _divide(text: Text, instruction: Instruction, args: list[str], vector: bool)
     type_ = text.type_of(scalar, vector)
     is_signed, remainder = instruction.type.is_signed, instruction.op is Op.REM
     dividend, divisor = args
-    zero, one = text.const(0, scalar, vector), text.const(1, scalar, vector)
+    zero, unit = text.const(0, scalar, vector), text.const(1, scalar, vector)
     by_zero = text.let(f"icmp eq {type_} {divisor}, {zero}")
-    safe = text.select(by_zero, one, divisor, scalar, vector)
+    safe = text.select(by_zero, unit, divisor, scalar, vector)
     by_minus_one = ""
     if is_signed:
         minus_one = text.const(-1, scalar, vector)
         by_minus_one = text.let(f"icmp eq {type_} {divisor}, {minus_one}")
-        safe = text.select(by_minus_one, one, safe, scalar, vector)
+        safe = text.select(by_minus_one, unit, safe, scalar, vector)
     if vector and _is_divided_by_floats(divisor):
         words = Words(text, instruction.type.bits, vector)
         result = quotients.divide(words, dividend, safe, signed=is_signed)[remainder]
@@ -181,17 +181,17 @@ def _lower_carried(emitter: Emitter, node: Operation, mask: Mask, occupied: bool
 
     def compute(form: Form, part: int) -> tuple[str, str]:
         words = Words(emitter.text, bits, form is Form.VECTOR)
-        a, b, before = emitter.patterns(node, form, part)
+        a, b, carry_in = emitter.patterns(node, form, part)
         plain = words.op("add" if add else "sub", a, b)
         if node.sources[2] == Literal(0):
             return plain, words.test("ult", plain, a) if add else words.test("ult", a, b)
-        value = words.op("add" if add else "sub", plain, words.resize(before, 1))
+        value = words.op("add" if add else "sub", plain, words.resize(carry_in, 1))
         if carry is None:
             return value, ""
-        made = words.test("ult", plain, a) if add else words.test("ult", a, b)
+        carry_out = words.test("ult", plain, a) if add else words.test("ult", a, b)
         passes = words.test("eq", plain, words.const(-1 if add else 0))
         flags = Words(emitter.text, 1, form is Form.VECTOR)
-        return value, flags.op("or", made, flags.op("and", passes, before))
+        return value, flags.op("or", carry_out, flags.op("and", passes, carry_in))
 
     emitter.define(node, lambda form, part: (compute(form, part)[0], integer(bits)))
     if carry is not None:
@@ -212,8 +212,8 @@ def _lower_saturated(emitter: Emitter, node: Operation, mask: Mask, occupied: bo
 
 def _lower_dot(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     instruction = node.instruction
-    type_, other = instruction.type, instruction.source_type
-    assert other is not None
+    type_, byte_type = instruction.type, instruction.source_type
+    assert byte_type is not None
     places = range(4) if instruction.op is Op.DP4A else range(2)
     bits = 8 if instruction.op is Op.DP4A else 16
     first = 2 if instruction.mode is MulMode.HI else 0
@@ -223,7 +223,7 @@ def _lower_dot(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) ->
         a, b, total = emitter.patterns(node, form, part)
         for place in places:
             x = words.extract_element(a, bits, place, signed=type_.is_signed)
-            y = words.extract_element(b, 8, first + place, signed=other.is_signed)
+            y = words.extract_element(b, 8, first + place, signed=byte_type.is_signed)
             total = words.op("add", total, words.op("mul", x, y))
         return total, words.scalar
 

@@ -59,7 +59,7 @@ def _product(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> N
     nodes = [node, *_partners(emitter, node)]
     emitter.ahead |= set(nodes)
     a = operands(node)[0]
-    found: list[list[list[str]]] = [[[] for _ in n.results] for n in nodes]
+    result_registers: list[list[list[str]]] = [[[] for _ in n.results] for n in nodes]
     for vectors in matrix_tiles.warps(emitter):
         flags = present(emitter, mask, vectors)
         left = matrix_tiles.prepare(emitter, node.instruction, prepare_left, a, vectors, flags)
@@ -72,8 +72,8 @@ def _product(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> N
             columns.append((right, [halves_of(emitter, s, scalar, vectors, "") for s in c]))
         for n, results in enumerate(_multiply(emitter, node.instruction, left, columns)):
             for place, halves in enumerate(results):
-                found[n][place] += vectors_of(text, halves, scalar, len(vectors))
-    for each, registers in zip(nodes, found, strict=True):
+                result_registers[n][place] += vectors_of(text, halves, scalar, len(vectors))
+    for each, registers in zip(nodes, result_registers, strict=True):
         for result, register in zip(each.results, registers, strict=True):
             if result is not None:
                 define(emitter, result, register, scalar)
@@ -89,17 +89,17 @@ def _partners(emitter: Emitter, node: Operation) -> list[Operation]:
     nodes = emitter.analysis.ssa.blocks[emitter.values.block].nodes
     if node.guard is not None:
         return []
-    for other in nodes[nodes.index(node) + 1 :]:
+    for partner in nodes[nodes.index(node) + 1 :]:
         if (
-            isinstance(other, Operation)
-            and _kind(other.instruction) == kind
-            and other.guard is None
-            and other not in emitter.ahead
-            and other not in emitter.tile_groups
-            and operands(other)[0] == left
-            and all(_is_held(emitter, source) for source in other.sources)
+            isinstance(partner, Operation)
+            and _kind(partner.instruction) == kind
+            and partner.guard is None
+            and partner not in emitter.ahead
+            and partner not in emitter.tile_groups
+            and operands(partner)[0] == left
+            and all(_is_held(emitter, source) for source in partner.sources)
         ):
-            return [other]
+            return [partner]
     return []
 
 
@@ -132,16 +132,16 @@ def _multiply(
     total = f"<{LANES} x {_scalar(instruction)}>"
     name = _name(f"product.m{len(columns)}", instruction)
     each = len(columns[0][1])
-    given = [(total, half) for _, c in columns for register in c for half in register]
-    given += [("ptr", left), *(("ptr", right) for right, _ in columns)]
+    arguments = [(total, half) for _, c in columns for register in c for half in register]
+    arguments += [("ptr", left), *(("ptr", right) for right, _ in columns)]
     if name not in text.shared.helpers:
         text.shared.helpers[name] = _function(text, name, instruction, each, len(columns))
     results = "{ " + ", ".join([total] * (2 * each * len(columns))) + " }"
-    values = ", ".join(f"{type_} {value}" for type_, value in given)
+    values = ", ".join(f"{type_} {value}" for type_, value in arguments)
     with text.known.keep_loads():  # the function reads prepared factors, and writes nothing
-        found = text.let(f"call {matrix_functions.convention()}{results} @{name}({values})")
+        aggregate = text.let(f"call {matrix_functions.convention()}{results} @{name}({values})")
     parts = [
-        text.let(f"extractvalue {results} {found}, {n}") for n in range(2 * each * len(columns))
+        text.let(f"extractvalue {results} {aggregate}, {n}") for n in range(2 * each * len(columns))
     ]
     registers = [parts[n : n + 2] for n in range(0, len(parts), 2)]
     return [registers[n : n + each] for n in range(0, len(registers), each)]
@@ -170,10 +170,10 @@ def _function(
     parameters = [f"{total} {half}" for c in addends for halves in c for half in halves]
     parameters += ["ptr %left", *(f"ptr %right{n}" for n in range(products))]
     columns = [(f"%right{n}", c) for n, c in enumerate(addends)]
-    made = multiply(Lanes(own), instruction, "%left", columns)
-    found = [half for totals in made for halves in totals for half in halves]
+    products_totals = multiply(Lanes(own), instruction, "%left", columns)
+    result_halves = [half for totals in products_totals for halves in totals for half in halves]
     return matrix_functions.define_function(
-        own, name, parameters, total, found, f"internal {matrix_functions.convention()}"
+        own, name, parameters, total, result_halves, f"internal {matrix_functions.convention()}"
     )
 
 
@@ -199,22 +199,22 @@ def _product_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
         def of_lane(value: str, lane: str) -> str:
             return shuffle_lane(own, "%collect", "%how", value, lane)
 
-        found = multiply_in_lane(Lanes(own, 1), instruction, of_lane, x, y, z, "%lane")
+        totals = multiply_in_lane(Lanes(own, 1), instruction, of_lane, x, y, z, "%lane")
         text.shared.helpers[name] = matrix_functions.define_function(
-            own, name, parameters, scalar, found, "internal "
+            own, name, parameters, scalar, totals, "internal "
         )
     callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
     lane = text.let(f"and i32 {emitter.specials.first}, 31")
-    given = ["ptr %thread", f"ptr {callee}", f"i32 {SHUFFLE | node.word << 8}", f"i32 {lane}"]
+    arguments = ["ptr %thread", f"ptr {callee}", f"i32 {SHUFFLE | node.word << 8}", f"i32 {lane}"]
     for sources, type_ in ((a, "i32"), (b, "i32"), (c, scalar)):
-        given += [f"{type_} {read(emitter, s, type_, Form.BASE, 0)}" for s in sources]
+        arguments += [f"{type_} {read(emitter, s, type_, Form.BASE, 0)}" for s in sources]
     results = "{ " + ", ".join([scalar] * len(c)) + " }"
-    found_here = emit_if_in_mask(
-        emitter, mask, results, lambda: text.let(f"call {results} @{name}({', '.join(given)})")
+    aggregate = emit_if_in_mask(
+        emitter, mask, results, lambda: text.let(f"call {results} @{name}({', '.join(arguments)})")
     )
     for place, result in enumerate(node.results):
         if result is not None:
-            value = text.let(f"extractvalue {results} {found_here}, {place}")
+            value = text.let(f"extractvalue {results} {aggregate}, {place}")
             define_alone(emitter, result, value, scalar)
 
 

@@ -34,8 +34,8 @@ def _s2r(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     register = node.instruction.sreg
     assert register is not None
     if register.is_clock:
-        now = _counter(emitter) if register is SpecialRegister.CLOCK64 else _timer(emitter)
-        emitter.define(node, lambda form, part: (now, "i64"))
+        clock = _counter(emitter) if register is SpecialRegister.CLOCK64 else _timer(emitter)
+        emitter.define(node, lambda form, part: (clock, "i64"))
         return
     scalar = integer(register.bits)
     emitter.define(node, lambda form, part: (_special(emitter, register, form, part), scalar))
@@ -44,9 +44,9 @@ def _s2r(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
 def _selp(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     values, bits = emitter.values, node.instruction.type.bits
     result = node.results[0]
-    same = result is not None and result.bits == bits
-    scalar = values.types[result] if result is not None and same else integer(bits)
-    clean = not same or node in emitter.nans.cleaning
+    is_same_width = result is not None and result.bits == bits
+    scalar = values.types[result] if result is not None and is_same_width else integer(bits)
+    clean = not is_same_width or node in emitter.nans.cleaning
     sure = emitter.assumed_operand(node)
 
     def compute(form: Form, part: int) -> tuple[str, str]:
@@ -97,8 +97,8 @@ def _mapa(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
         words, ranks = text.type_of(scalar, vector), text.type_of("i32", vector)
         where = values.read(node.sources[0], scalar, form, part)
         rank = values.read(node.sources[1], "i32", form, part)
-        most = text.const(MAX_MAPPED_RANK, "i32", vector)
-        rank = text.intrinsic("umin", "i32", vector, rank, most)
+        greatest_rank = text.const(MAX_MAPPED_RANK, "i32", vector)
+        rank = text.intrinsic("umin", "i32", vector, rank, greatest_rank)
         rank = text.let(f"add {ranks} {rank}, {text.const(FIRST_RANK_FIELD, 'i32', vector)}")
         step = emitter.launch.context(CONTEXT_CLUSTER_STEP, "i64")
         if bits == 32:
@@ -107,8 +107,8 @@ def _mapa(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
             rank = text.let(f"zext {ranks} {rank} to {words}")
         if vector:
             step = text.splat(scalar, step)
-        kept = text.const((1 << bits) - 1 - CLUSTER_RANK_BITS, scalar, vector)
-        where = text.let(f"and {words} {where}, {kept}")
+        address_mask = text.const((1 << bits) - 1 - CLUSTER_RANK_BITS, scalar, vector)
+        where = text.let(f"and {words} {where}, {address_mask}")
         distance = text.let(f"mul {words} {rank}, {step}")
         return text.let(f"add {words} {where}, {distance}"), scalar
 
@@ -172,11 +172,11 @@ def _linear(emitter: Emitter, part: int) -> str:
         for base, axis in zip(specials.thread, geometry.axes(), strict=True)
         if axis is not None
     ]
-    found = indices[2]
+    linear_index = indices[2]
     for size, index in zip(geometry.block[1::-1], indices[1::-1], strict=True):
-        product = text.let(f"mul {type_} {found}, splat (i32 {size})")
-        found = text.let(f"add {type_} {product}, {index}")
-    return found
+        product = text.let(f"mul {type_} {linear_index}, splat (i32 {size})")
+        linear_index = text.let(f"add {type_} {product}, {index}")
+    return linear_index
 
 
 def _index_on_line(emitter: Emitter, register: SpecialRegister, part: int) -> str:

@@ -33,10 +33,10 @@ def _stop(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
             how += 2 * _REDUCTIONS[instruction.reduction]
         arguments += [f"i32 {how}", f"i32 {_ballot(emitter, node, mask)}"]
     callee = emitter.launch.thread(THREAD_MEET if counted else THREAD_STOP, "ptr")
-    here, onward, origin = text.label("stops"), text.label("onward"), text.block_label
+    stop_label, onward, origin = text.label("stops"), text.label("onward"), text.block_label
     if mask.scalar is not None:
-        text.branch(mask.scalar, here, onward)
-        text.begin(here, follows=True)
+        text.branch(mask.scalar, stop_label, onward)
+        text.begin(stop_label, follows=True)
     if not counted:
         text.do(f"call void {callee}({', '.join(arguments)})")
         outcome = ""
@@ -46,7 +46,7 @@ def _stop(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
         text.jump(onward)
         text.begin(onward, follows=True)
         if outcome:
-            outcome = text.phi("i32", (outcome, here), ("0", origin))
+            outcome = text.phi("i32", (outcome, stop_label), ("0", origin))
     if instruction.op is Op.BAR_RED:
         emitter.define(node, lambda form, part: _outcome(emitter, node, form, outcome))
 
@@ -55,10 +55,10 @@ def _meet_cluster(emitter: Emitter, node: Operation, mask: Mask, occupied: bool)
     """Arrive at the barrier of the cluster, or wait for it."""
     text = emitter.text
     callee = emitter.launch.thread(THREAD_CLUSTER, "ptr")
-    here, onward = text.label("meets"), text.label("onward")
+    meet_label, onward = text.label("meets"), text.label("onward")
     if mask.scalar is not None:
-        text.branch(mask.scalar, here, onward)
-        text.begin(here, follows=True)
+        text.branch(mask.scalar, meet_label, onward)
+        text.begin(meet_label, follows=True)
     how = 2 * node.word + (node.instruction.op is Op.CLUSTER_WAIT)
     text.do(f"call void {callee}(ptr %thread, i32 {how})")
     if mask.scalar is not None:
@@ -89,13 +89,13 @@ def _ballot(emitter: Emitter, node: Operation, mask: Mask) -> str:
     if node.instruction.op is not Op.BAR_RED:
         return "0"
     text, masks, values = emitter.text, emitter.masks, emitter.values
-    here = masks.flat(mask)
+    present = masks.flat(mask)
     true = [
         masks.lanes_in_both(lanes, values.read(node.sources[2], "i1", Form.VECTOR, part))
-        for part, lanes in enumerate(here)
+        for part, lanes in enumerate(present)
     ]
     counts = []
-    for vectors in (here, true):
+    for vectors in (present, true):
         total = "0"
         for lanes in vectors:
             bits = text.let(f"bitcast {text.type_of('i1', True)} {lanes} to i{text.width}")

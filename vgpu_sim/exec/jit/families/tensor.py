@@ -21,7 +21,7 @@ def _multiply(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> 
     place = text.name()
     text.prologue.append(f"  {place} = alloca [{TENSOR_WORDS} x i32], align 16")
     flat = None if mask.full else emitter.masks.flat(mask)
-    found: list[str] = []
+    outcomes: list[str] = []
     for part in range(values.vectors):
         words = [
             values.read(source, "i32", Form.VECTOR, part, clean=True) for source in node.sources
@@ -33,13 +33,13 @@ def _multiply(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> 
                 text.do(f"store i32 {lane_of(word, 'i32')}, ptr {at}, align 4")
             return [text.let(f"call i32 {callee}(ptr {base}, ptr {place})")]
 
-        found += emit_lane_loop(text, flat[part] if flat else None, ["i32"], call)
+        outcomes += emit_lane_loop(text, flat[part] if flat else None, ["i32"], call)
     (result,) = node.results
     if result is None:
         return
 
     def produce(form: Form, part: int) -> str:
-        value = values.in_form(found[part], "i32", form)
+        value = values.in_form(outcomes[part], "i32", form)
         return values.extend_to_storage(value, "i32", result, form, signed=False)
 
     values.define(result, produce)

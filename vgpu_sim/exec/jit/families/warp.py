@@ -37,20 +37,20 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
         _one_lane(emitter, node, mask)
         return
     per_warp = WARP_THREADS // geometry.width
-    found: list[tuple[Result, ...]] = []
+    warp_results: list[tuple[Result, ...]] = []
     wrong: list[str] = []
     for first in range(0, geometry.vectors, per_warp):
         vectors = range(first, min(first + per_warp, geometry.vectors))
         gathered = _gather(emitter, node, mask, vectors)
         wrong += _misuse(emitter, node, gathered)
-        found.append(results(emitter.text, node.instruction, gathered))
+        warp_results.append(results(emitter.text, node.instruction, gathered))
     if wrong:
         _fail_where(emitter, node, wrong)
     if node.instruction.op is Op.BAR_WARP:
         emitter.text.do('fence syncscope("singlethread") seq_cst')
     for place, result in enumerate(node.results):
         if result is not None:
-            _define(emitter, node, result, [warp[place] for warp in found], per_warp)
+            _define(emitter, node, result, [warp[place] for warp in warp_results], per_warp)
 
 
 def _gather(emitter: Emitter, node: Operation, mask: Mask, vectors: range) -> CollectiveOperands:
@@ -58,10 +58,10 @@ def _gather(emitter: Emitter, node: Operation, mask: Mask, vectors: range) -> Co
     text, values, instruction = emitter.text, emitter.values, node.instruction
     warp = WarpText(text)
     count = len(vectors) * text.width
-    here = str((1 << count) - 1 - (1 << 32 if count == WARP_THREADS else 0))
+    present = str((1 << count) - 1 - (1 << 32 if count == WARP_THREADS else 0))
     if not mask.full:
         flat = emitter.masks.flat(mask)
-        here = warp.pack_flags(warp.join([flat[part] for part in vectors], "i1"))
+        present = warp.pack_flags(warp.join([flat[part] for part in vectors], "i1"))
 
     def vector(source: Source, scalar: str, *, clean: bool = True) -> str:
         parts = [values.read(source, scalar, Form.VECTOR, c, clean=clean) for c in vectors]
@@ -73,47 +73,53 @@ def _gather(emitter: Emitter, node: Operation, mask: Mask, vectors: range) -> Co
             return values.read(source, "i32", Form.BASE, 0, clean=True), ""
         return "", vector(source, "i32")
 
-    whole = here == "-1"
+    whole = present == "-1"
     if instruction.op is Op.ACTIVEMASK:
-        return CollectiveOperands(here, whole)
+        return CollectiveOperands(present, whole)
     members, each = scalar_or_vector(node.sources[-1])
     if instruction.op is Op.VOTE:
-        return CollectiveOperands(here, whole, members, each, vector(node.sources[0], "i1"))
+        return CollectiveOperands(present, whole, members, each, vector(node.sources[0], "i1"))
     if instruction.op in (Op.BAR_WARP, Op.ELECT):
-        return CollectiveOperands(here, whole, members, each)
+        return CollectiveOperands(present, whole, members, each)
     # A shuffle moves values unread, including NaNs that are not canonical.
     clean = instruction.op is not Op.SHFL or node in emitter.nans.cleaning
     value = vector(node.sources[0], integer(instruction.type.bits), clean=clean)
     if instruction.op is Op.MATCH:
         number = known_values(emitter.analysis.ssa).read(node.sources[0], instruction.type.bits)
-        return CollectiveOperands(here, whole, members, each, value, possible=number.possible)
+        return CollectiveOperands(present, whole, members, each, value, possible=number.possible)
     if instruction.op is not Op.SHFL:
-        return CollectiveOperands(here, whole, members, each, value)
+        return CollectiveOperands(present, whole, members, each, value)
     b, c = node.sources[1:3]
     algebra = emitter.analysis.algebra
     known = [algebra.lanes(values.shape(source, 32), 32) for source in (b, c)]
     rows = None
     if known[0] is not None and known[1] is not None:
-        lanes = [tuple(n for part in vectors for n in found[part]) for found in known if found]
+        lanes = [
+            tuple(n for part in vectors for n in lane_rows[part])
+            for lane_rows in known
+            if lane_rows
+        ]
         rows = (lanes[0], lanes[1])
     result, demanded = node.results[0], 0
     if result is not None:
         demanded = emitter.demanded_lanes(result) >> vectors.start * text.width
-    way = lambda: (vector(b, "i32"), vector(c, "i32"))  # noqa: E731
-    return CollectiveOperands(here, whole, members, each, value, way, rows, demanded)
+    shuffle_operands = lambda: (vector(b, "i32"), vector(c, "i32"))  # noqa: E731
+    return CollectiveOperands(
+        present, whole, members, each, value, shuffle_operands, rows, demanded
+    )
 
 
 def _misuse(emitter: Emitter, node: Operation, gathered: CollectiveOperands) -> list[str]:
     """Return the conditions (i1) any of which shows that a warp's member masks are invalid."""
     if node.instruction.op is Op.ACTIVEMASK or node.sources[-1] == Literal(_FULL):
         return []
-    text, here = emitter.text, gathered.here
+    text, present = emitter.text, gathered.here
     warp = WarpText(text)
     if not gathered.each:
-        others = text.let(f"xor i32 {gathered.members}, -1")
-        outside = text.let(f"and i32 {here}, {others}")
+        non_members = text.let(f"xor i32 {gathered.members}, -1")
+        outside = text.let(f"and i32 {present}, {non_members}")
         return [text.let(f"icmp ne i32 {outside}, 0")]
-    named = warp.apply("and", gathered.each, warp.splat("i32", here))
+    named = warp.apply("and", gathered.each, warp.splat("i32", present))
     itself = warp.apply("and", gathered.each, warp.constant(1 << lane for lane in LANES))
     inside = warp.compare("ne", itself, "zeroinitializer")
     leader = warp.call_each("cttz", named, ("i1", "false"))
@@ -121,13 +127,13 @@ def _misuse(emitter: Emitter, node: Operation, gathered: CollectiveOperands) -> 
     agree = warp.compare("eq", warp.permute(gathered.each, leader), gathered.each)
     flags = vector_type("i1")
     right = warp.pack_flags(text.let(f"and {flags} {inside}, {agree}"))
-    wrong = text.let(f"and i32 {here}, {text.let(f'xor i32 {right}, -1')}")
+    wrong = text.let(f"and i32 {present}, {text.let(f'xor i32 {right}, -1')}")
     # Each class has one leader; the classes are disjoint if their sizes add up to the whole.
     leads = warp.compare("eq", leader, warp.constant(LANES))
-    leads = text.let(f"and {flags} {leads}, {warp.unpack_flags(here)}")
+    leads = text.let(f"and {flags} {leads}, {warp.unpack_flags(present)}")
     sizes = warp.select(leads, warp.call_each("ctpop", named), "zeroinitializer")
     total = warp.reduce("add", sizes)
-    count = text.intrinsic("ctpop", "i32", False, here)
+    count = text.intrinsic("ctpop", "i32", False, present)
     return [
         text.let(f"icmp ne i32 {wrong}, 0"),
         text.let(f"icmp ne i32 {total}, {count}"),
@@ -136,12 +142,12 @@ def _misuse(emitter: Emitter, node: Operation, gathered: CollectiveOperands) -> 
 
 def _fail_where(emitter: Emitter, node: Operation, wrong: list[str]) -> None:
     text, failed = emitter.text, wrong[0]
-    for other in wrong[1:]:
-        failed = text.let(f"or i1 {failed}, {other}")
-    here, onward = text.label("misused"), text.label("named")
-    text.branch(failed, here, onward)
+    for condition in wrong[1:]:
+        failed = text.let(f"or i1 {failed}, {condition}")
+    misuse_label, onward = text.label("misused"), text.label("named")
+    text.branch(failed, misuse_label, onward)
     with text.known.open_scope():
-        text.begin(here, follows=True)
+        text.begin(misuse_label, follows=True)
         for offset, number in (
             (THREAD_TRAP_WORD, node.word + 1 - WRONG_MEMBERS),
             (THREAD_STATUS, int(CudaError.LAUNCH_FAILED)),
@@ -159,15 +165,15 @@ def _define(
     signed = node.instruction.op is Op.REDUX and node.instruction.type.is_signed
 
     def produce(form: Form, part: int) -> str:
-        found = by_warp[part // per_warp]
-        value = found.name
-        if form is Form.VECTOR and found.vector:
-            value = WarpText(text).extract_vector(value, found.scalar, part % per_warp)
+        warp_result = by_warp[part // per_warp]
+        value = warp_result.name
+        if form is Form.VECTOR and warp_result.vector:
+            value = WarpText(text).extract_vector(value, warp_result.scalar, part % per_warp)
         elif form is Form.VECTOR:
-            value = text.splat(found.scalar, value)
-        elif found.vector:
-            value = WarpText(text).extract(value, "0", found.scalar)
-        return values.extend_to_storage(value, found.scalar, result, form, signed=signed)
+            value = text.splat(warp_result.scalar, value)
+        elif warp_result.vector:
+            value = WarpText(text).extract(value, "0", warp_result.scalar)
+        return values.extend_to_storage(value, warp_result.scalar, result, form, signed=signed)
 
     values.define(result, produce)
 
@@ -222,7 +228,7 @@ def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
     def read(source: Source, type_: str) -> str:
         return values.read(source, type_, Form.BASE, 0, clean=True)
 
-    a = way = "0"
+    a = shuffle_operands = "0"
     if instruction.op is Op.VOTE:
         a = text.let(f"zext i1 {read(node.sources[0], 'i1')} to i64")
     elif company:
@@ -233,26 +239,26 @@ def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
         a = a if bits == 64 else text.let(f"zext i32 {a} to i64")
     if instruction.op is Op.SHFL:
         b, c = (text.let(f"zext i32 {read(s, 'i32')} to i64") for s in node.sources[1:3])
-        way = text.let(f"or i64 {b}, {text.let(f'shl i64 {c}, 32')}")
+        shuffle_operands = text.let(f"or i64 {b}, {text.let(f'shl i64 {c}, 32')}")
     members = "-1" if company else read(node.sources[-1], "i32")
     kind = _GATHER if gathers else collective_number(instruction)
     how = kind | node.word << 8
     callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
-    here, onward, origin = text.label("collects"), text.label("onward"), text.block_label
+    collect_label, onward, origin = text.label("collects"), text.label("onward"), text.block_label
     condition = emitter.masks.any(mask)
     if condition != "true":
-        text.branch(condition, here, onward)
-        text.begin(here, follows=True)
-    arguments = f"ptr %thread, i32 {how}, i32 {members}, i64 {a}, i64 {way}"
-    found = text.let(f"call i64 {callee}({arguments})")
+        text.branch(condition, collect_label, onward)
+        text.begin(collect_label, follows=True)
+    arguments = f"ptr %thread, i32 {how}, i32 {members}, i64 {a}, i64 {shuffle_operands}"
+    collected = text.let(f"call i64 {callee}({arguments})")
     if condition != "true":
         text.jump(onward)
         text.begin(onward, follows=True)
-        found = text.phi("i64", (found, here), ("0", origin))
+        collected = text.phi("i64", (collected, collect_label), ("0", origin))
 
     def parts() -> tuple[str, str]:
-        flag = text.let(f"icmp ugt i64 {found}, 4294967295")
-        return text.let(f"trunc i64 {found} to i32"), flag
+        flag = text.let(f"icmp ugt i64 {collected}, 4294967295")
+        return text.let(f"trunc i64 {collected} to i32"), flag
 
     _define_of_lane(emitter, node, parts)
 

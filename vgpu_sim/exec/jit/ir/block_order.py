@@ -30,8 +30,8 @@ class Level:
 
     def all_lanes_reach(self, above: int, block: int) -> bool:
         """Return whether all lanes that execute ``above`` reach ``block`` in the same iteration."""
-        least = self.meeting[block][1] + 1 if block in self.meeting else 0
-        while above in self.meeting and self.meeting[above][1] >= least:
+        least_depth = self.meeting[block][1] + 1 if block in self.meeting else 0
+        while above in self.meeting and self.meeting[above][1] >= least_depth:
             above = self.meeting[above][0]
             if above == block:
                 return True
@@ -64,7 +64,7 @@ def _level(graph: Cfg, header: int, blocks: frozenset[int]) -> Level:
     outermost = {
         head: body
         for head, body in inner.items()
-        if not any(body < other for other in inner.values())
+        if not any(body < outer_body for outer_body in inner.values())
     }
     owner = {block: head for head, body in outermost.items() for block in body}
     # Reverse post-order places a collapsed loop's predecessors before its header, and is
@@ -81,19 +81,19 @@ def _level(graph: Cfg, header: int, blocks: frozenset[int]) -> Level:
             if target not in blocks or target == header:
                 leaving.add(unit)
                 continue
-            other = owner.get(target, target)
-            if other != unit and other not in targets:
-                targets.add(other)
-                waiting[other] = waiting.get(other, 0) + 1
+            target_unit = owner.get(target, target)
+            if target_unit != unit and target_unit not in targets:
+                targets.add(target_unit)
+                waiting[target_unit] = waiting.get(target_unit, 0) + 1
     order: list[int] = []
     ready = [(position[header], header)]
     while ready:
         _, unit = heapq.heappop(ready)
         order.append(unit)
-        for other in successors[unit]:
-            waiting[other] -= 1
-            if not waiting[other]:
-                heapq.heappush(ready, (position[other], other))
+        for successor in successors[unit]:
+            waiting[successor] -= 1
+            if not waiting[successor]:
+                heapq.heappush(ready, (position[successor], successor))
     units = tuple(
         _level(graph, unit, outermost[unit]) if unit in outermost else unit for unit in order
     )
@@ -104,26 +104,26 @@ def _meetings(
     order: Sequence[int], successors: Mapping[int, set[int]], leaving: set[int]
 ) -> dict[int, tuple[int, int]]:
     """Return ``Level.meeting``: the post-dominators of an acyclic graph, computed from its end."""
-    found: dict[int, tuple[int, int]] = {}
+    meeting: dict[int, tuple[int, int]] = {}
 
     def depth(unit: int) -> int:
-        return found[unit][1] + 1 if unit in found else 0
+        return meeting[unit][1] + 1 if unit in meeting else 0
 
     for unit in reversed(order):
         if unit in leaving or not successors[unit]:
             continue
         common: int | None = None
         for target in successors[unit]:
-            other: int | None = target
+            post_dominator: int | None = target
             common = target if common is None else common
-            while common != other and common is not None and other is not None:
-                if depth(common) >= depth(other):
-                    common = found[common][0] if common in found else None
+            while common != post_dominator and common is not None and post_dominator is not None:
+                if depth(common) >= depth(post_dominator):
+                    common = meeting[common][0] if common in meeting else None
                 else:
-                    other = found[other][0]
-            if common is None or other is None:
+                    post_dominator = meeting[post_dominator][0]
+            if common is None or post_dominator is None:
                 common = None
                 break
         if common is not None:
-            found[unit] = (common, depth(common))
-    return found
+            meeting[unit] = (common, depth(common))
+    return meeting

@@ -41,12 +41,12 @@ def analyse(graph: Cfg, branches: Iterable[int]) -> Divergence:
         around = [header for header, body in graph.loops.items() if branch in body]
         ways = [(branch, target) for target in graph.blocks[branch].successors]
         _Propagation(graph, result, position, around).run(ways)
-    done: set[int] = set()
-    while result.loops - done:
-        header = min(result.loops - done)
-        done.add(header)
+    analysed: set[int] = set()
+    while result.loops - analysed:
+        header = min(result.loops - analysed)
+        analysed.add(header)
         body = graph.loops[header]
-        around = [other for other, outer in graph.loops.items() if body < outer]
+        around = [outer_header for outer_header, outer in graph.loops.items() if body < outer]
         ways = [
             (block, target)
             for block in sorted(body)
@@ -69,7 +69,7 @@ def blocks_until_join(
     """
     position = {block: place for place, block in enumerate(order)}
     pending: list[int] = []
-    found: set[int] = set()
+    blocks: set[int] = set()
     turned: set[int] = set()  # headers of enclosing loops to which some lanes have returned
 
     def follow(source: int, target: int) -> None:
@@ -85,10 +85,10 @@ def blocks_until_join(
         follow(source, target)
     while pending and (len(pending) > 1 or turned):
         block = order[heapq.heappop(pending)]
-        found.add(block)
+        blocks.add(block)
         for target in graph.blocks[block].successors:
             follow(block, target)
-    return found
+    return blocks
 
 
 class _Propagation:
@@ -123,18 +123,18 @@ class _Propagation:
                 self._result.loops.add(header)
         self._result.latches |= {h for h, labels in self._back.items() if len(labels) > 1}
 
-    def _follow(self, source: int, target: int, way: _Way) -> None:
+    def _follow(self, source: int, target: int, exit_edge: _Way) -> None:
         for header, out in self._out.items():
             body = self._graph.loops[header]
             if source in body and target not in body:
-                out.add(way)
+                out.add(exit_edge)
         if target == self._graph.exit:
             return
         if self._position[target] <= self._position[source]:
-            self._back.setdefault(target, set()).add(way)
+            self._back.setdefault(target, set()).add(exit_edge)
         elif target not in self._label:
-            self._label[target] = way
+            self._label[target] = exit_edge
             heapq.heappush(self._pending, self._position[target])
-        elif self._label[target] not in (way, (target, target)):
+        elif self._label[target] not in (exit_edge, (target, target)):
             self._label[target] = (target, target)
             self._result.joins.add(target)

@@ -55,8 +55,10 @@ class _Looks:
     def add(self, blocks: int) -> None:
         self._blocks += blocks
         if self._blocks > MAX_LOOKS:
-            what = f"cycles with several entries nest too deep (they span over {MAX_LOOKS} blocks)"
-            raise cfg.LoopNestError(what)
+            message = (
+                f"cycles with several entries nest too deep (they span over {MAX_LOOKS} blocks)"
+            )
+            raise cfg.LoopNestError(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class _Cycle:
 
 def _cycles(graph: cfg.Cfg, looked_at: _Looks) -> list[_Cycle]:
     """Return the outermost cycles that have several entries."""
-    found = []
+    cycles = []
     pending = [set(graph.reverse_post_order)]
     while pending:
         region = pending.pop()
@@ -82,10 +84,10 @@ def _cycles(graph: cfg.Cfg, looked_at: _Looks) -> list[_Cycle]:
                 or any(p not in cycle for p in graph.blocks[block].predecessors)
             ]
             if len(entries) > 1:
-                found.append(_Cycle(frozenset(cycle), tuple(entries)))
+                cycles.append(_Cycle(frozenset(cycle), tuple(entries)))
             elif len(cycle) > 1:
                 pending.append(cycle - set(entries))
-    return found
+    return cycles
 
 
 def _components(graph: cfg.Cfg, region: set[int]) -> Iterable[set[int]]:
@@ -125,7 +127,7 @@ def _components(graph: cfg.Cfg, region: set[int]) -> Iterable[set[int]]:
 def _with_headers(
     function: Function, origins: Origins, graph: cfg.Cfg, cycles: Sequence[_Cycle]
 ) -> tuple[Function, Origins]:
-    wanted = Register(len(function.register_bits))
+    entry_number = Register(len(function.register_bits))
     flag = Predicate(function.predicate_count)
     cycle_at = {graph.blocks[entry].start: cycle for cycle in cycles for entry in cycle.entries}
 
@@ -163,14 +165,14 @@ def _with_headers(
             for inside in (False, True):
                 labels[inside, start] = len(code)
                 number = Literal(place)
-                add(Instruction(Op.MOV, DataType.B32, (wanted,), (number,)), origins[start])
+                add(Instruction(Op.MOV, DataType.B32, (entry_number,), (number,)), origins[start])
                 add(Instruction(Op.BRA), origins[start], cycle)
         labels[cycle] = len(code)
         for place, start in enumerate(starts):
             guard = None
             if place < len(starts) - 1:
                 guard = Guard(flag)
-                sources = (wanted, Literal(place))
+                sources = (entry_number, Literal(place))
                 compare = Instruction(
                     Op.SETP, DataType.U32, (flag, None), sources, compare=Compare.EQ
                 )

@@ -280,12 +280,12 @@ class _Builder:
         while changed:
             changed = False
             for b in reversed(self._order):
-                after: set[_Variable] = set()
+                live_out: set[_Variable] = set()
                 for successor in self._graph.blocks[b].successors:
-                    after |= live.get(successor, set())
-                before = reads[b] | (after - writes[b].keys())
-                if before != live[b]:
-                    live[b] = before
+                    live_out |= live.get(successor, set())
+                live_in = reads[b] | (live_out - writes[b].keys())
+                if live_in != live[b]:
+                    live[b] = live_in
                     changed = True
         return live
 
@@ -389,9 +389,9 @@ class _Builder:
         if instruction.op is not Op.MOV or instruction.guard or instruction.dsts[0] is None:
             return False
         bits = self._bits(instruction.dsts[0])
-        wanted = 1 if instruction.type is DataType.PRED else instruction.type.bits
+        source_bits = 1 if instruction.type is DataType.PRED else instruction.type.bits
         source = sources[0]
-        return bits == wanted and (not isinstance(source, Value) or source.bits == bits)
+        return bits == source_bits and (not isinstance(source, Value) or source.bits == bits)
 
 
 def _reads(instruction: Instruction) -> Iterator[_Variable]:

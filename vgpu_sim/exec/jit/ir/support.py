@@ -22,6 +22,6 @@ def refusals(function: Function) -> tuple[UnsupportedError, ...]:
     except cfg.LoopNestError as error:
         return (UnsupportedError(str(error), function.name, 0),)
     if graph.loop_depth > cfg.MAX_LOOP_DEPTH:
-        what = f"more than {cfg.MAX_LOOP_DEPTH} loops within each other"
-        return (UnsupportedError(what, function.name),)
+        reason = f"more than {cfg.MAX_LOOP_DEPTH} loops within each other"
+        return (UnsupportedError(reason, function.name),)
     return ()

@@ -27,13 +27,13 @@ def find_load_groups(
 
     The loads of a set are sorted by address.
     """
-    found: dict[Operation, tuple[Operation, ...]] = {}
+    groups: dict[Operation, tuple[Operation, ...]] = {}
     waiting: dict[_Key, list[Operation]] = {}
 
     def close() -> None:
         for loads in waiting.values():
             for row in _rows(analysis, block, loads):
-                found[min(row, key=loads.index)] = row
+                groups[min(row, key=loads.index)] = row
         waiting.clear()
 
     for node in nodes:
@@ -46,7 +46,7 @@ def find_load_groups(
             key = node.sources[0], instruction.type, instruction.space, instruction.vector
             waiting.setdefault(key, []).append(node)
     close()
-    return found
+    return groups
 
 
 def combined_load(loads: Sequence[Operation]) -> Operation:
@@ -65,11 +65,16 @@ def _rows(analysis: Analysis, block: int, loads: list[Operation]) -> list[tuple[
     shape = analysis.shape(loads[0].sources[0], block, 64 if first.space is Space.GLOBAL else 32)
     if len(loads) < 2 or shape is None or isinstance(shape, Vector):
         return []
-    count, rest = divmod(shape.stride, size)
-    most = MOST_ELEMENTS // first.vector
-    if rest or not 1 < count <= most or count & (count - 1) or analysis.geometry.width == 1:
+    count, remainder = divmod(shape.stride, size)
+    count_limit = MOST_ELEMENTS // first.vector
+    if (
+        remainder
+        or not 1 < count <= count_limit
+        or count & (count - 1)
+        or analysis.geometry.width == 1
+    ):
         return []
-    found, row = [], list[Operation]()
+    rows, row = [], list[Operation]()
     for load in sorted(loads, key=lambda load: load.instruction.displacement):
         displacement = load.instruction.displacement
         if row and displacement == row[-1].instruction.displacement:
@@ -78,6 +83,6 @@ def _rows(analysis: Analysis, block: int, loads: list[Operation]) -> list[tuple[
             row = []
         row.append(load)
         if len(row) == count:
-            found.append(tuple(row))
+            rows.append(tuple(row))
             row = []
-    return found
+    return rows

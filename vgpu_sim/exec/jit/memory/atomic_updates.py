@@ -64,16 +64,16 @@ def updated_value(
         return b
     if update in MBARRIER:
         return _update_mbarrier(text, m, b, update)
-    zero, one = (text.const(n, scalar, vector) for n in (0, 1))
+    zero, unit = (text.const(n, scalar, vector) for n in (0, 1))
     if update is Update.INC:
         wraps = text.let(f"icmp uge {type_} {m}, {b}")
-        return text.select(wraps, zero, text.let(f"add {type_} {m}, {one}"), scalar, vector)
+        return text.select(wraps, zero, text.let(f"add {type_} {m}, {unit}"), scalar, vector)
     assert update is Update.DEC
     flags = text.type_of("i1", vector)
-    least = text.let(f"icmp eq {type_} {m}, {zero}")
+    is_zero = text.let(f"icmp eq {type_} {m}, {zero}")
     above = text.let(f"icmp ugt {type_} {m}, {b}")
-    wraps = text.let(f"or {flags} {least}, {above}")
-    return text.select(wraps, b, text.let(f"sub {type_} {m}, {one}"), scalar, vector)
+    wraps = text.let(f"or {flags} {is_zero}, {above}")
+    return text.select(wraps, b, text.let(f"sub {type_} {m}, {unit}"), scalar, vector)
 
 
 def _update_mbarrier(text: Text, m: str, b: str, update: Update | None) -> str:
@@ -114,15 +114,15 @@ def plainly(
 ) -> str:
     """Update memory that no other thread accesses concurrently; return the former value."""
     scalar = integer(instruction.type.bits)
-    found = text.let(f"load {scalar}, ptr {pointer}, align 1")
+    former_value = text.let(f"load {scalar}, ptr {pointer}, align 1")
     if instruction.update is Update.CAS:
-        expected, wanted = operands
-        same = text.let(f"icmp eq {scalar} {found}, {expected}")
-        value = text.select(same, wanted, found, scalar, False)
+        expected, replacement = operands
+        is_equal = text.let(f"icmp eq {scalar} {former_value}, {expected}")
+        value = text.select(is_equal, replacement, former_value, scalar, False)
     else:
-        value = updated_value(text, instruction, found, operands[0], flushed=flushed)
+        value = updated_value(text, instruction, former_value, operands[0], flushed=flushed)
     text.do(f"store {scalar} {value}, ptr {pointer}, align 1")
-    return found
+    return former_value
 
 
 def atomically(
@@ -132,22 +132,22 @@ def atomically(
     scalar, align = integer(instruction.type.bits), instruction.type.bytes
     update = instruction.update
     if update is Update.CAS:
-        expected, wanted = operands
-        return _compare_and_swap(text, scalar, pointer, expected, wanted, align)[0]
+        expected, replacement = operands
+        return _compare_and_swap(text, scalar, pointer, expected, replacement, align)[0]
     if instruction.type.is_float or update in MBARRIER:
         again = text.label("again")
-        seen = _volatile(text, scalar, pointer, align)
+        first_read = _volatile(text, scalar, pointer, align)
         origin = text.block_label
         text.jump(again)
         text.begin(again, follows=True)
-        place, held = text.reserve(), text.name()
-        value = updated_value(text, instruction, held, operands[0], flushed=flushed)
-        found, done = _compare_and_swap(text, scalar, pointer, held, value, align)
+        place, compared = text.reserve(), text.name()
+        value = updated_value(text, instruction, compared, operands[0], flushed=flushed)
+        swapped_out, is_swapped = _compare_and_swap(text, scalar, pointer, compared, value, align)
         end, onward = text.block_label, text.label("updated")
-        text.fill(place, held, scalar, [(seen, origin), (found, end)])
-        text.branch(done, onward, again)
+        text.fill(place, compared, scalar, [(first_read, origin), (swapped_out, end)])
+        text.branch(is_swapped, onward, again)
         text.begin(onward, follows=True)
-        return held
+        return compared
     how = _ATOMIC[update] if update in _ATOMIC else _extreme(instruction).removeprefix("s")
     name = text.name()
     text.do(
@@ -164,22 +164,24 @@ def exchange_pair(
 
     ``alone`` states that no other thread accesses these bits concurrently.
     """
-    *expected, wanted = (_join(text, *operands[n : n + 2]) for n in range(0, len(operands), 2))
+    *expected, replacement = (_join(text, *operands[n : n + 2]) for n in range(0, len(operands), 2))
     if alone:
-        found = text.let(f"load i128, ptr {pointer}, align 1")
-        value = wanted
+        former_value = text.let(f"load i128, ptr {pointer}, align 1")
+        value = replacement
         if expected:
-            same = text.let(f"icmp eq i128 {found}, {expected[0]}")
-            value = text.let(f"select i1 {same}, i128 {wanted}, i128 {found}")
+            is_equal = text.let(f"icmp eq i128 {former_value}, {expected[0]}")
+            value = text.let(f"select i1 {is_equal}, i128 {replacement}, i128 {former_value}")
         text.do(f"store i128 {value}, ptr {pointer}, align 1")
     elif expected:
-        found, _ = _compare_and_swap(text, "i128", pointer, expected[0], wanted, 16)
+        former_value, _ = _compare_and_swap(text, "i128", pointer, expected[0], replacement, 16)
     else:
-        found = text.name()
-        text.do(f"{found} = atomicrmw xchg ptr {pointer}, i128 {wanted} seq_cst, align 16")
+        former_value = text.name()
+        text.do(
+            f"{former_value} = atomicrmw xchg ptr {pointer}, i128 {replacement} seq_cst, align 16"
+        )
     text.known.invalidate_loads()
-    upper = text.let(f"lshr i128 {found}, 64")
-    return [text.let(f"trunc i128 {whole} to i64") for whole in (found, upper)]
+    upper = text.let(f"lshr i128 {former_value}, 64")
+    return [text.let(f"trunc i128 {whole} to i64") for whole in (former_value, upper)]
 
 
 def _join(text: Text, low: str, high: str) -> str:
@@ -227,13 +229,13 @@ def prefix_sums(text: Text, scalar: str, row: str) -> str:
 
 
 def _identity(instruction: Instruction) -> int:
-    ones = (1 << instruction.type.bits) - 1
-    half = ones >> 1
+    all_ones = (1 << instruction.type.bits) - 1
+    half = all_ones >> 1
     match instruction.update:
         case Update.AND:
-            return ones
+            return all_ones
         case Update.MIN:
-            return half if instruction.type.is_signed else ones
+            return half if instruction.type.is_signed else all_ones
         case Update.MAX:
             return half + 1 if instruction.type.is_signed else 0
         case _:
@@ -247,18 +249,20 @@ def _volatile(text: Text, scalar: str, pointer: str, align: int) -> str:
 
 
 def _compare_and_swap(
-    text: Text, scalar: str, pointer: str, expected: str, wanted: str, align: int
+    text: Text, scalar: str, pointer: str, expected: str, replacement: str, align: int
 ) -> tuple[str, str]:
     """Compare and swap; return the former value, and whether it was ``expected``."""
     pair = text.name()
     text.do(
-        f"{pair} = cmpxchg ptr {pointer}, {scalar} {expected}, {scalar} {wanted}"
+        f"{pair} = cmpxchg ptr {pointer}, {scalar} {expected}, {scalar} {replacement}"
         f" seq_cst seq_cst, align {align}"
     )
     text.known.invalidate_loads()
-    both = f"{{ {scalar}, i1 }}"
-    found, done = (text.let(f"extractvalue {both} {pair}, {place}") for place in (0, 1))
-    return found, done
+    pair_type = f"{{ {scalar}, i1 }}"
+    former_value, is_swapped = (
+        text.let(f"extractvalue {pair_type} {pair}, {place}") for place in (0, 1)
+    )
+    return former_value, is_swapped
 
 
 def _sum(text: Text, type_: DataType, m: str, b: str, flushed: str, vector: bool) -> str:
@@ -271,7 +275,7 @@ def _sum(text: Text, type_: DataType, m: str, b: str, flushed: str, vector: bool
         a, c = (small.to_single(value, type_) for value in (m, b))
         total = text.let(f"fadd {text.type_of('float', vector)} {a}, {c}")
         return small.round_to_small(total, type_, Rounding.RN)
-    held = text.type_of(NATIVE[type_], vector)
+    float_type = text.type_of(NATIVE[type_], vector)
 
     def flush(bits: str) -> str:
         if not flushed:
@@ -279,10 +283,10 @@ def _sum(text: Text, type_: DataType, m: str, b: str, flushed: str, vector: bool
         zeros = flush_bits(text, bits, type_, vector)
         return zeros if flushed == "true" else text.select(flushed, zeros, bits, scalar, vector)
 
-    numbers = [text.let(f"bitcast {whole} {flush(value)} to {held}") for value in (m, b)]
-    total = text.let(f"fadd {held} {numbers[0]}, {numbers[1]}")
-    is_nan = text.let(f"fcmp uno {held} {total}, {total}")
-    bits = flush(text.let(f"bitcast {held} {total} to {whole}"))
+    numbers = [text.let(f"bitcast {whole} {flush(value)} to {float_type}") for value in (m, b)]
+    total = text.let(f"fadd {float_type} {numbers[0]}, {numbers[1]}")
+    is_nan = text.let(f"fcmp uno {float_type} {total}, {total}")
+    bits = flush(text.let(f"bitcast {float_type} {total} to {whole}"))
     return text.select(is_nan, text.const(CANONICAL[type_], scalar, vector), bits, scalar, vector)
 
 

@@ -101,29 +101,29 @@ class Table:
         text, scalar = self._text, self._scalar
         offset = text.let(f"and i64 {text.let(f'shl i64 {address}, 1')}, {_SUMS - 8}")
         place = text.let(f"getelementptr i8, ptr {TABLE}, i64 {offset}")
-        found = self._read("i64", place)
-        hit, other, enters, taken, onward = map(
+        slot_address = self._read("i64", place)
+        hit, miss, enters, occupied, onward = map(
             text.label, ("waits", "other", "enters", "taken", "added")
         )
-        text.branch(text.let(f"icmp eq i64 {found}, {address}"), hit, other)
+        text.branch(text.let(f"icmp eq i64 {slot_address}, {address}"), hit, miss)
         text.begin(hit, follows=True)
         with text.known.open_scope():
             at = text.let(f"getelementptr i8, ptr {place}, i64 {_SUMS}")
             total = text.let(f"add {scalar} {self._read(scalar, at)}, {value}")
             text.do(f"store {scalar} {total}, ptr {at}, align 8")
             text.jump(onward)
-        text.begin(other, follows=True)
+        text.begin(miss, follows=True)
         with text.known.open_scope():
             pointer = confined()
-            free = text.let(f"icmp ult i64 {found}, {_LEAST_ADDRESS}")
-            text.branch(free, enters, taken)
+            free = text.let(f"icmp ult i64 {slot_address}, {_LEAST_ADDRESS}")
+            text.branch(free, enters, occupied)
         text.begin(enters, follows=True)
         with text.known.open_scope():
             self._read(scalar, pointer, volatile=True)  # the access that may fault
             arguments = f"ptr {TABLE}, i64 {address}, {scalar} {value}"
             text.do(f"call void @{_ENTER}({arguments})")
             text.jump(onward)
-        text.begin(taken, follows=True)
+        text.begin(occupied, follows=True)
         with text.known.open_scope():
             align = f"align {self._bytes}"
             text.do(
@@ -145,16 +145,16 @@ class Table:
         set for a vector, and the number of bytes that are read at each pointer.
         """
         text = self._text
-        least, end = (self._read("i64", self._at(offset)) for offset in (_LEAST, _END))
+        lowest, end = (self._read("i64", self._at(offset)) for offset in (_LEAST, _END))
         met = ""
         for pointer, vector, size in reads:
-            held, flags, places = (text.type_of(t, vector) for t in ("i64", "i1", "ptr"))
-            low, high = ((text.splat("i64", n) if vector else n) for n in (least, end))
-            address = text.let(f"ptrtoint {places} {pointer} to {held}")
-            behind = text.let(f"add {held} {address}, {text.const(size, 'i64', vector)}")
+            address_type, flags, places = (text.type_of(t, vector) for t in ("i64", "i1", "ptr"))
+            low, high = ((text.splat("i64", n) if vector else n) for n in (lowest, end))
+            address = text.let(f"ptrtoint {places} {pointer} to {address_type}")
+            behind = text.let(f"add {address_type} {address}, {text.const(size, 'i64', vector)}")
             meets = text.let(
-                f"and {flags} {text.let(f'icmp ult {held} {address}, {high}')},"
-                f" {text.let(f'icmp ugt {held} {behind}, {low}')}"
+                f"and {flags} {text.let(f'icmp ult {address_type} {address}, {high}')},"
+                f" {text.let(f'icmp ugt {address_type} {behind}, {low}')}"
             )
             if vector:
                 name = f"llvm.vector.reduce.or.v{text.width}i1"

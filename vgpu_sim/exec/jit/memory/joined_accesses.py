@@ -67,9 +67,9 @@ class JoinedAccesses:
         Return None if ``node`` is emitted by itself.
         """
         if node not in self._decided:
-            found = self._find(node)
-            members = [node] if found is None else [a.node for a in found.accesses]
-            self._decided |= dict.fromkeys(members, found)
+            joined = self._find(node)
+            members = [node] if joined is None else [a.node for a in joined.accesses]
+            self._decided |= dict.fromkeys(members, joined)
         return self._decided[node]
 
     def load(self, joined: Joined) -> list[tuple[Access, list[list[str]]]]:
@@ -84,11 +84,11 @@ class JoinedAccesses:
             with self._text.marking_accesses(part, first.memory):
                 at = self._at(joined, part)
                 columns.append(permuted_rows.load(self._text, places, at, first.scalar))
-        found = []
+        loaded = []
         for number, access in enumerate(joined.accesses):
             begin = number * access.count
-            found.append((access, [column[begin : begin + access.count] for column in columns]))
-        return found
+            loaded.append((access, [column[begin : begin + access.count] for column in columns]))
+        return loaded
 
     def store(self, joined: Joined, elements: Callable[[Access], list[list[str]]]) -> None:
         """Emit the combined stores.
@@ -121,13 +121,13 @@ class JoinedAccesses:
         following = iter(self._values.analysis.ssa.blocks[self._values.block].nodes)
         while next(following) is not node:
             pass
-        for other in following:
-            if not isinstance(other, Operation):
+        for candidate in following:
+            if not isinstance(candidate, Operation):
                 continue
-            access = self._describe_access(other) if self._fits(first, other) else None
+            access = self._describe_access(candidate) if self._fits(first, candidate) else None
             if access is not None:
                 accesses.append(access)
-            elif not _passes(node, other):
+            elif not _passes(node, candidate):
                 break
             if len(accesses) == _MOST_JOINED:
                 break
@@ -147,13 +147,13 @@ class JoinedAccesses:
         access = self._describe(node)
         return access if access is not None and access.memory and not access.tested else None
 
-    def _fits(self, first: Access, other: Operation) -> bool:
+    def _fits(self, first: Access, candidate: Operation) -> bool:
         node = first.node
-        a, b = node.instruction, other.instruction
+        a, b = node.instruction, candidate.instruction
         return (
             (a.op, a.type, a.vector, a.space) == (b.op, b.type, b.vector, b.space)
-            and node.sources[0] == other.sources[0]
-            and other not in self._decided
+            and node.sources[0] == candidate.sources[0]
+            and candidate not in self._decided
             and abs(a.displacement - b.displacement) < REACH_BYTES
         )
 
@@ -171,7 +171,7 @@ class JoinedAccesses:
         size, displacement = accesses[0].element_bytes, accesses[0].displacement
         distances = self._distances(accesses[0])
         assert distances is not None
-        everywhere, least = [], []
+        everywhere, begins = [], []
         for lanes in distances:
             offsets = [
                 [far + access.displacement - displacement + n * size for far in lanes]
@@ -187,13 +187,13 @@ class JoinedAccesses:
             if not permuted_rows.is_worthwhile(places, self._text.width):
                 return None
             everywhere.append(places)
-            least.append(begin)
-        return Joined(tuple(accesses), tuple(everywhere), tuple(least))
+            begins.append(begin)
+        return Joined(tuple(accesses), tuple(everywhere), tuple(begins))
 
 
-def _passes(node: Operation, other: Operation) -> bool:
+def _passes(node: Operation, follower: Operation) -> bool:
     """Return whether an access may be reordered with a node that follows it."""
-    theirs, own = other.instruction, node.instruction
+    theirs, own = follower.instruction, node.instruction
     apart = theirs.space is not own.space and {theirs.space, own.space} <= _APART
     if theirs.op is Op.LD and not theirs.volatile:
         return own.op is Op.LD or apart or theirs.space is Space.PARAM

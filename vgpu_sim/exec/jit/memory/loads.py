@@ -55,8 +55,8 @@ class Loads:
         Return, for each vector of lanes, the values of all elements.
         """
         flat = None if mask.full else self._masks.flat(mask)
-        found = (strategy(self, access, flat) for strategy in STRATEGIES)
-        return next(columns for columns in found if columns is not None)
+        attempts = (strategy(self, access, flat) for strategy in STRATEGIES)
+        return next(columns for columns in attempts if columns is not None)
 
     def _one_by_one(self, access: Access, flat: Flags) -> Columns | None:
         """Load lane by lane where each lane must load exactly once (volatile loads)."""
@@ -130,9 +130,9 @@ class Loads:
             return None
         if not wraps.is_readable(values, family.index):
             return None
-        kind, most = family.kind, family.most
+        kind, span = family.kind, family.most
         tests = [
-            assumption_tests.wraps_around(values, family.index, kind, most, part)
+            assumption_tests.wraps_around(values, family.index, kind, span, part)
             for part in vectors
         ]
         if firsts is not None:
@@ -179,13 +179,13 @@ class Loads:
             return [
                 name
                 for part in vectors
-                for one in alone
-                for name in self._gather(one, flat[part] if flat else None, part)
+                for load_access in alone
+                for name in self._gather(load_access, flat[part] if flat else None, part)
             ]
 
         whole = self._values.invert(wrapped, vector=False)
-        found = neighbours.emit_either(self._text, whole, in_rows, apart, access.scalar)
-        return [found[part * count : (part + 1) * count] for part in vectors]
+        elements = neighbours.emit_either(self._text, whole, in_rows, apart, access.scalar)
+        return [elements[part * count : (part + 1) * count] for part in vectors]
 
     def _pieces(self, access: Access) -> list[list[row_pieces.Piece]] | None:
         coming = self._reaching_lanes.to(self._values.block)
@@ -193,8 +193,10 @@ class Loads:
             coming &= self._reaching_lanes.lanes_satisfying(access.node.guard)
         return row_pieces.pieces_of(self._values, self._pointers, self._known, access, coming)
 
-    def _load_pieces(self, access: Access, found: list[row_pieces.Piece], lanes: str | None) -> str:
-        return row_pieces.load(self._text, self._masks, access, found, lanes)
+    def _load_pieces(
+        self, access: Access, pieces: list[row_pieces.Piece], lanes: str | None
+    ) -> str:
+        return row_pieces.load(self._text, self._masks, access, pieces, lanes)
 
     def load_parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
         """Load the elements that masks select. ``flags`` has a list for each vector of lanes. The

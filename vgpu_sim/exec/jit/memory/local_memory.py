@@ -96,9 +96,9 @@ class LocalMemory:
         where = self._launch.offset_pointer(base, text.let(f"zext i32 {offset} to i64"))
         text.do(f"store {row} zeroinitializer, ptr {where}, align 4")
         following = text.let(f"add i32 {counter}, {step}")
-        more = text.let(f"icmp ult i32 {following}, {end}")
+        has_more_rows = text.let(f"icmp ult i32 {following}, {end}")
         text.fill(phi, counter, "i32", [("0", origin), (following, again)])
-        text.branch(more, again, onward)
+        text.branch(has_more_rows, again, onward)
         text.begin(onward)
 
     def _group_bytes(self) -> str:
@@ -112,11 +112,11 @@ class LocalMemory:
         """Return, for each vector, the lanes whose generic address is in local memory."""
         text = self._text
         wide = text.type_of("i64", vector=True)
-        found = []
+        local_flags = []
         for part in range(self._values.vectors):
             distance = self._distance(access, Form.VECTOR, part)
-            found.append(text.let(f"icmp ult {wide} {distance}, splat (i64 {1 << 32})"))
-        return found
+            local_flags.append(text.let(f"icmp ult {wide} {distance}, splat (i64 {1 << 32})"))
+        return local_flags
 
     def load(self, access: Access, mask: Mask, *, window: bool) -> list[list[str]]:
         """Emit a load from local memory. Return, for each vector of lanes, the values of all
@@ -156,9 +156,9 @@ class LocalMemory:
         size = access.element_bytes
         parts = [
             (self._gather if place.lanes else self._load_row)(
-                place, index * size + more, min(size, WORD_BYTES) * 8, lanes
+                place, index * size + byte_offset, min(size, WORD_BYTES) * 8, lanes
             )
-            for more in range(0, size, WORD_BYTES)
+            for byte_offset in range(0, size, WORD_BYTES)
         ]
         text, scalar = self._text, integer(size * 8)
         value = parts[0]
@@ -191,10 +191,14 @@ class LocalMemory:
             pointer = self._launch.offset_pointer(
                 pointer, str(byte // WORD_BYTES * self._row_bytes)
             )
-        shift, more = place.shift, byte % WORD_BYTES * 8
-        if more:
+        shift, bit_offset = place.shift, byte % WORD_BYTES * 8
+        if bit_offset:
             known = not shift.startswith("%")
-            shift = str(int(shift) + more) if known else self._text.let(f"add i32 {shift}, {more}")
+            shift = (
+                str(int(shift) + bit_offset)
+                if known
+                else self._text.let(f"add i32 {shift}, {bit_offset}")
+            )
         return pointer, shift
 
     def _load_row(self, place: _Place, byte: int, bits: int, lanes: str | None) -> str:
@@ -220,10 +224,10 @@ class LocalMemory:
             amount = text.splat("i32", shift)
             wide = text.let(f"shl {row} {wide}, {amount}")
             whole = text.let(f"shl {row} {text.const((1 << bits) - 1, 'i32', True)}, {amount}")
-            others = text.let(f"xor {row} {whole}, {text.const(0xFFFF_FFFF, 'i32', True)}")
-            before = text.let(f"load {row}, ptr {pointer}, align 4")
-            kept = text.let(f"and {row} {before}, {others}")
-            value = text.let(f"or {row} {kept}, {wide}")
+            outside_mask = text.let(f"xor {row} {whole}, {text.const(0xFFFF_FFFF, 'i32', True)}")
+            earlier_words = text.let(f"load {row}, ptr {pointer}, align 4")
+            outside_bits = text.let(f"and {row} {earlier_words}, {outside_mask}")
+            value = text.let(f"or {row} {outside_bits}, {wide}")
         if lanes is None:
             text.do(f"store {row} {value}, ptr {pointer}, align 4")
             return
@@ -281,9 +285,9 @@ class LocalMemory:
             distance, vector = self._distance(access, form, part), not together
             narrow, wide = (self._text.type_of(t, vector) for t in ("i32", "i64"))
             # Saturate, not truncate: an address outside the window is then also outside the memory.
-            most = self._text.const(0xFFFF_FFFF, "i64", vector)
-            least = self._text.intrinsic("umin", "i64", vector, distance, most)
-            address = self._text.let(f"trunc {wide} {least} to {narrow}")
+            maximum = self._text.const(0xFFFF_FFFF, "i64", vector)
+            saturated = self._text.intrinsic("umin", "i64", vector, distance, maximum)
+            address = self._text.let(f"trunc {wide} {saturated} to {narrow}")
         else:
             address = self._address(access, form, part)
         tests = self._tests(access, address, vector=not together)

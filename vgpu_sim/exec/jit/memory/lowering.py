@@ -117,10 +117,10 @@ class Memory:
         access = replace(first, node=node, parts=len(family.loads))
         if access.where is not Where.GLOBAL or not self._confine(access):
             return None
-        found = self._loads.load_family(access, alone, family)
-        if found is None:
+        columns = self._loads.load_family(access, alone, family)
+        if columns is None:
             return None
-        self._define(node, lambda place, _form, part: found[part][place])
+        self._define(node, lambda place, _form, part: columns[part][place])
         return access
 
     def _confine(self, access: Access) -> bool:
@@ -213,17 +213,17 @@ class Memory:
         window = reach is not Reach.NAMED
         if reach is Reach.PERHAPS:
             inside = self._local.local_lanes(access)
-            mine, others = self._masks.split(mask, inside)
+            mine, outer_mask = self._masks.split(mask, inside)
             spread = replace(access, shape=Vector())
             columns = [
                 [
                     self._text.select(flags, a, b, access.scalar, vector=True)
-                    for a, b in zip(own, other, strict=True)
+                    for a, b in zip(own, outer_row, strict=True)
                 ]
-                for flags, own, other in zip(
+                for flags, own, outer_row in zip(
                     inside,
                     self._local.load(spread, mine, window=True),
-                    self._loads.load_lanes(spread, others),
+                    self._loads.load_lanes(spread, outer_mask),
                     strict=True,
                 )
             ]
@@ -267,8 +267,8 @@ class Memory:
         elements = self._stores.elements(access)
         if reach is Reach.PERHAPS:
             access = replace(access, shape=Vector())
-            mask, others = self._masks.split(mask, self._local.local_lanes(access))
-            self._stores.scatter(access, others)
+            mask, outer_mask = self._masks.split(mask, self._local.local_lanes(access))
+            self._stores.scatter(access, outer_mask)
         self._local.store(access, mask, elements, window=reach is not Reach.NAMED)
 
     def split_local(self, access: Access, mask: Mask) -> tuple[Mask, Mask | None] | None:
@@ -292,18 +292,18 @@ class Memory:
         ``change`` emits the new values of a vector of lanes, given its number and former values.
         """
         access = replace(access, shape=Vector())
-        found = self._local.load(access, mask, window=True)
-        changed = [change(part, row) for part, row in enumerate(found)]
+        former_values = self._local.load(access, mask, window=True)
+        changed = [change(part, row) for part, row in enumerate(former_values)]
         self._local.store(access, mask, changed, window=True)
-        return found
+        return former_values
 
     def _load_parameters(self, node: Operation, mask: Mask) -> None:
         instruction = node.instruction
         scalar = FLOATS.get(instruction.type, integer(instruction.type.bits))
         if instruction.displacement % (instruction.vector * instruction.type.bytes):
-            wanted, text = self._masks.any(mask), self._text
+            has_lanes, text = self._masks.any(mask), self._text
             place = self._launch.misaligned_pointer(instruction.displacement)
-            place = text.let(f"select i1 {wanted}, ptr {place}, ptr %thread")
+            place = text.let(f"select i1 {has_lanes}, ptr {place}, ptr %thread")
             text.let(f"load volatile i8, ptr {place}, align 1")
 
         def produce(place: int, form: Form, _part: int) -> str:
@@ -317,8 +317,8 @@ class Memory:
         """Return whether all lanes of a vector load from the same location, and that location is
         outside local memory.
         """
-        same = not isinstance(access.shape, Vector) and not access.shape.stride
-        return same and self._reach.of(access.node) is Reach.NEVER
+        is_uniform = not isinstance(access.shape, Vector) and not access.shape.stride
+        return is_uniform and self._reach.of(access.node) is Reach.NEVER
 
     def reaches(self, access: Access, distance: int) -> bool:
         """Return whether clamping the address of ``access`` also suffices for a second access,
@@ -361,11 +361,11 @@ class Memory:
         def fetch(part: int) -> list[str]:
             pointer = self.pointers.of_vector(access, part)
             if mask.vector is not None and not (uniform and occupied):
-                wanted = self._masks.any(Mask((mask.vector[part],), mask.scalar))
+                has_lanes = self._masks.any(Mask((mask.vector[part],), mask.scalar))
                 if uniform:
-                    wanted = self._masks.any(mask)
+                    has_lanes = self._masks.any(mask)
                 # If no lane is active, the address is arbitrary: read the thread state instead.
-                pointer = text.let(f"select i1 {wanted}, ptr {pointer}, ptr %thread")
+                pointer = text.let(f"select i1 {has_lanes}, ptr {pointer}, ptr %thread")
             elif mask.scalar is not None and not occupied:
                 pointer = text.let(f"select i1 {mask.scalar}, ptr {pointer}, ptr %thread")
             size = access.element_bytes

@@ -40,12 +40,12 @@ def load(
     steps = text.lanes("i64", (lane * access.size for lane in range(width)))
     expected = text.let(f"add {numbers} {start}, {steps}")
     own = text.let(f"ptrtoint {places} {pointers} to {numbers}")
-    others = text.let(f"icmp ne {numbers} {own}, {expected}")
+    strays = text.let(f"icmp ne {numbers} {own}, {expected}")
     if lanes is not None:
-        others = text.let(f"and {flags} {others}, {lanes}")
-    packed = text.let(f"bitcast {flags} {others} to {integer(width)}")
-    found = text.let(f"icmp eq {integer(width)} {packed}, 0")
-    return emit_either(text, found, lambda: row(first), apart, access.scalar)
+        strays = text.let(f"and {flags} {strays}, {lanes}")
+    packed = text.let(f"bitcast {flags} {strays} to {integer(width)}")
+    is_row = text.let(f"icmp eq {integer(width)} {packed}, 0")
+    return emit_either(text, is_row, lambda: row(first), apart, access.scalar)
 
 
 def emit_either(
@@ -69,7 +69,8 @@ def emit_either(
             ways.append((write(), text.block_label))
             text.jump(labels[2])
     text.begin(labels[2], follows=True)
-    type_, (one, other) = text.type_of(scalar, vector=True), ways
+    type_, (row_exit, apart_exit) = text.type_of(scalar, vector=True), ways
     return [
-        text.phi(type_, (a, one[1]), (b, other[1])) for a, b in zip(one[0], other[0], strict=True)
+        text.phi(type_, (a, row_exit[1]), (b, apart_exit[1]))
+        for a, b in zip(row_exit[0], apart_exit[0], strict=True)
     ]

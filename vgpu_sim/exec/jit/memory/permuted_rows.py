@@ -42,12 +42,12 @@ def load(
     Each row is read only from its first to its last required element.
     """
     width = text.width
-    wanted = {place for places in vectors for place in places}
+    needed_places = {place for places in vectors for place in places}
     rows = []
-    for first in sorted({place - place % width for place in wanted}):
-        here = [n for n in range(width) if first + n in wanted]
+    for first in sorted({place - place % width for place in needed_places}):
+        offsets = [n for n in range(width) if first + n in needed_places]
         places = tuple(range(first, first + width))
-        rows.append(Placed(_row(text, at(first), scalar, here[0], here[-1]), places))
+        rows.append(Placed(_row(text, at(first), scalar, offsets[0], offsets[-1]), places))
     return _apart(text, rows, vectors, scalar)
 
 
@@ -62,15 +62,15 @@ def store(text: Text, vectors: Sequence[Placed], at: Callable[[int], str], scala
         for number, vector in enumerate(vectors)
         for lane, place in enumerate(vector.places)
     }
-    kept = [
+    distinct_vectors = [
         Placed(
             vector.name,
             tuple(p if last[p] == (number, lane) else None for lane, p in enumerate(vector.places)),
         )
         for number, vector in enumerate(vectors)
     ]
-    together = _merge(text, kept, scalar)
-    stored = {place for vector in kept for place in vector.places if place is not None}
+    together = _merge(text, distinct_vectors, scalar)
+    stored = {place for vector in distinct_vectors for place in vector.places if place is not None}
     for first in sorted({place - place % width for place in stored}):
         places = tuple(n if n in stored else None for n in range(first, first + width))
         row = _collect(text, together, places, scalar)
@@ -103,14 +103,14 @@ def _apart(
 ) -> list[str]:
     if len(vectors) == 1:
         return [_collect(text, rows, tuple(vectors[0]), scalar)]
-    found: list[str] = []
+    result_vectors: list[str] = []
     half = len(vectors) // 2
     for part in (vectors[:half], vectors[half:]):
         own = rows
         if len(part) > 1:
             own = _in_order(text, rows, {p for places in part for p in places}, scalar)
-        found += _apart(text, own, part, scalar)
-    return found
+        result_vectors += _apart(text, own, part, scalar)
+    return result_vectors
 
 
 def _merge(text: Text, vectors: list[Placed], scalar: str) -> list[Placed]:
@@ -118,25 +118,25 @@ def _merge(text: Text, vectors: list[Placed], scalar: str) -> list[Placed]:
     if len(vectors) < 3:
         return vectors  # the creation of rows combines elements of two vectors anyway
     half = (len(vectors) + 1) // 2
-    both = [
+    merged_halves = [
         _in_order(text, part, {p for v in part for p in v.places if p is not None}, scalar)
         for part in (
             _merge(text, vectors[:half], scalar),
             _merge(text, vectors[half:], scalar),
         )
     ]
-    return [*both[0], *both[1]]
+    return [*merged_halves[0], *merged_halves[1]]
 
 
 def _in_order(text: Text, vectors: list[Placed], places: set[int], scalar: str) -> list[Placed]:
     """Return vectors that hold the elements of ``places`` in order."""
     ordered, width = sorted(places), text.width
-    found = []
+    ordered_vectors = []
     for first in range(0, len(ordered), width):
         part: list[int | None] = [*ordered[first : first + width]]
         whole = tuple(part + [None] * (width - len(part)))
-        found.append(Placed(_collect(text, vectors, whole, scalar), whole))
-    return found
+        ordered_vectors.append(Placed(_collect(text, vectors, whole, scalar), whole))
+    return ordered_vectors
 
 
 def _collect(text: Text, vectors: list[Placed], places: tuple[int | None, ...], scalar: str) -> str:
@@ -149,20 +149,20 @@ def _collect(text: Text, vectors: list[Placed], places: tuple[int | None, ...], 
     width = text.width
     sources = [None if place is None else where[place] for place in places]
     needed = sorted({source[0] for source in sources if source is not None})
-    first, *others = needed
-    found = vectors[first].name
+    first, *other_numbers = needed
+    combined_vector = vectors[first].name
     order = [s[1] if s is not None and s[0] == first else None for s in sources]
-    if not others:
+    if not other_numbers:
         if all(place in (None, lane) for lane, place in enumerate(order)):
-            return found
-        return _shuffle(text, found, "poison", order, scalar)
-    for number in others:
+            return combined_vector
+        return _shuffle(text, combined_vector, "poison", order, scalar)
+    for number in other_numbers:
         for lane, source in enumerate(sources):
             if source is not None and source[0] == number:
                 order[lane] = width + source[1]
-        found = _shuffle(text, found, vectors[number].name, order, scalar)
+        combined_vector = _shuffle(text, combined_vector, vectors[number].name, order, scalar)
         order = [None if place is None else lane for lane, place in enumerate(order)]
-    return found
+    return combined_vector
 
 
 def _shuffle(text: Text, a: str, b: str, order: Sequence[int | None], scalar: str) -> str:

@@ -157,10 +157,12 @@ class Pointers:
         if access.tested:
             pointer = launch.offset_pointer(pointer, launch.shift(whole, access.size, shared=True))
         if access.where is Where.EITHER:
-            other = launch.clamp(address)
+            global_pointer = launch.clamp(address)
             if access.tested:
-                other = launch.offset_pointer(other, launch.shift(whole, access.size))
-            pointer = text.let(f"select i1 {inside}, ptr {pointer}, ptr {other}")
+                global_pointer = launch.offset_pointer(
+                    global_pointer, launch.shift(whole, access.size)
+                )
+            pointer = text.let(f"select i1 {inside}, ptr {pointer}, ptr {global_pointer}")
         return self.offset_pointer(pointer, offset)
 
     def _either_of_lanes(self, access: Access, addresses: str, extra: int) -> str:
@@ -175,10 +177,14 @@ class Pointers:
             shift = launch.shift(addresses, access.size, vector=True, shared=True)
             pointers = further(pointers, shift)
         if access.where is Where.EITHER:
-            others = launch.clamp_lanes(addresses)
+            global_pointers = launch.clamp_lanes(addresses)
             if access.tested:
-                others = further(others, launch.shift(addresses, access.size, vector=True))
-            pointers = text.let(f"select {flags} {inside}, {places} {pointers}, {places} {others}")
+                global_pointers = further(
+                    global_pointers, launch.shift(addresses, access.size, vector=True)
+                )
+            pointers = text.let(
+                f"select {flags} {inside}, {places} {pointers}, {places} {global_pointers}"
+            )
         return further(pointers, f"splat (i64 {extra})") if extra else pointers
 
     def _known_shift(self, access: Access) -> str:

@@ -49,17 +49,17 @@ def pieces_of(
     origin = _origin(sums, known, access, all_coming) if all_coming else None
     if not linear_text.is_readable_sum(values, sums):
         return None
-    found = []
+    vector_runs = []
     for part in range(values.vectors):
         first = part * width
         lanes = [lane for lane in range(width) if coming >> first + lane & 1]
         runs = linear_algebra.runs(sums, first, width, lanes, access.size)
         if len(runs) > _MOST:
             return None
-        found.append(runs)
+        vector_runs.append(runs)
     return [
         [_piece(values, pointers, access, sums, origin, part * width, run) for run in runs]
-        for part, runs in enumerate(found)
+        for part, runs in enumerate(vector_runs)
     ]
 
 
@@ -97,9 +97,9 @@ def _origin(sums: Linear, known: KnownValues, access: Access, lanes: list[int]) 
         source = known.trace(shared.value)
         if source is None or source.origin != access.origin or source.bound:
             continue
-        rest = Linear(sums.bits, tuple(t for t in sums.terms if t[0] != shared), sums.own)
+        distance_sum = Linear(sums.bits, tuple(t for t in sums.terms if t[0] != shared), sums.own)
         reach = (
-            linear_algebra.magnitude_bound(rest, lanes)
+            linear_algebra.magnitude_bound(distance_sum, lanes)
             + abs(access.displacement)
             + 64 * access.size
         )

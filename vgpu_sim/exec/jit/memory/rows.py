@@ -125,11 +125,11 @@ def load_first(text: Text, access: Access, pointer: str, count: int) -> str:
         return "zeroinitializer"
     lanes = text.width * access.count
     type_ = f"<{count} x {access.scalar}>"
-    found = text.let(f"{access.load_keyword} {type_}, ptr {pointer}, align 1")
+    elements = text.let(f"{access.load_keyword} {type_}, ptr {pointer}, align 1")
     if count == lanes:
-        return found
+        return elements
     order = format_shuffle_mask(min(place, count) for place in range(lanes))
-    return text.let(f"shufflevector {type_} {found}, {type_} zeroinitializer, {order}")
+    return text.let(f"shufflevector {type_} {elements}, {type_} zeroinitializer, {order}")
 
 
 def store_first(text: Text, access: Access, row: str, pointer: str, count: int) -> None:

@@ -70,11 +70,11 @@ def pointers(text: Text, launch: EntryArguments, access: Access, addresses: str,
     if extra:
         distance = text.let(f"add {wide} {distance}, splat (i64 {extra})")
     base = launch.thread(THREAD_SHARED_BASE, "ptr")
-    found = text.let(f"getelementptr i8, ptr {base}, {wide} {distance}")
+    lane_pointers = text.let(f"getelementptr i8, ptr {base}, {wide} {distance}")
     if not access.tested:
-        return found
+        return lane_pointers
     shift = launch.shift(addresses, access.size, vector=True, shared=True, scalar="i32")
-    return text.let(f"getelementptr i8, {places} {found}, {wide} {shift}")
+    return text.let(f"getelementptr i8, {places} {lane_pointers}, {wide} {shift}")
 
 
 def window_pointer(
@@ -111,8 +111,8 @@ def clear(text: Text, ssa: SsaFunction) -> None:
 
     def zeros(place: str, count: int) -> None:
         for offset in range(0, count, _ZEROS_BYTES):
-            there = launch.offset_pointer(place, str(offset)) if offset else place
-            text.do(f"store <{_ZEROS_BYTES} x i8> zeroinitializer, ptr {there}, align 1")
+            zeros_pointer = launch.offset_pointer(place, str(offset)) if offset else place
+            text.do(f"store <{_ZEROS_BYTES} x i8> zeroinitializer, ptr {zeros_pointer}, align 1")
 
     known = -(-ssa.function.shared_bytes // _TURN_BYTES) * _TURN_BYTES
     if ssa.function.tensor_memory:
@@ -127,9 +127,9 @@ def clear(text: Text, ssa: SsaFunction) -> None:
     confined = text.let(f"and i32 {counter}, {_MOST_BYTES - _TURN_BYTES}")
     zeros(launch.offset_pointer(base, text.let(f"zext i32 {confined} to i64")), _TURN_BYTES)
     following = text.let(f"add i32 {counter}, {_TURN_BYTES}")
-    more = text.let(f"icmp ult i32 {following}, {size}")
+    has_more_bytes = text.let(f"icmp ult i32 {following}, {size}")
     text.fill(place, counter, "i32", [(str(first), origin), (following, turn)])
-    text.branch(more, turn, onward)
+    text.branch(has_more_bytes, turn, onward)
     text.begin(onward)
 
 
@@ -174,7 +174,7 @@ def clear_again(text: Text, started: Analysis | None) -> None:
     byte = launch.offset_pointer(base, text.let(f"zext i32 {confined} to i64"))
     text.do(f"store volatile i8 0, ptr {byte}, align 1")  # volatile: no call of memset
     following = text.let(f"add i32 {counter}, 1")
-    more = text.let(f"icmp ult i32 {following}, {size}")
+    has_more_bytes = text.let(f"icmp ult i32 {following}, {size}")
     text.fill(place, counter, "i32", [("0", origin), (following, turn)])
-    text.branch(more, turn, onward)
+    text.branch(has_more_bytes, turn, onward)
     text.begin(onward)

@@ -41,8 +41,8 @@ class Stores:
 
     def store(self, access: Access, mask: Mask) -> None:
         """Emit a store to memory other than local memory."""
-        same = not isinstance(access.shape, Vector) and not access.shape.stride
-        if same and mask.full:
+        is_uniform = not isinstance(access.shape, Vector) and not access.shape.stride
+        if is_uniform and mask.full:
             self._store_scalars(access)
         elif rows.is_contiguous(access):
             self._store_rows(access, mask)
@@ -144,9 +144,9 @@ class Stores:
             return text.let(f"extractelement {text.type_of(scalar, True)} {vector}, i64 {lane}")
 
         for lane in lanes:
-            here, onward = text.label("stores"), text.label("stored")
-            text.branch(lane_of(flags, "i1", lane), here, onward)
-            text.begin(here, follows=True)
+            store_label, onward = text.label("stores"), text.label("stored")
+            text.branch(lane_of(flags, "i1", lane), store_label, onward)
+            text.begin(store_label, follows=True)
             with text.known.open_scope():
                 pointer = self._pointers.of_lane(access, lane_of(addresses, kind, lane))
                 for place, vector in enumerate(elements):

@@ -47,15 +47,15 @@ def first_lane_addresses(values: Values, access: Access) -> Firsts | None:
         return None
     if access.where is not Where.GLOBAL:
         return None
-    found = _FirstLane(values, 0)
-    leaves = list(found.leaves(access.address))
+    first_lane = _FirstLane(values, 0)
+    leaves = list(first_lane.leaves(access.address))
     if None in leaves or not all(is_at_hand(values, leaf) for leaf in leaves):
         return None
     addresses, tests = [], list[str]()
     for part in range(values.vectors):
-        one = _FirstLane(values, part)
-        addresses.append(one.read(access.address, 64))
-        tests += one.tests
+        vector_lane = _FirstLane(values, part)
+        addresses.append(vector_lane.read(access.address, 64))
+        tests += vector_lane.tests
     return Firsts(tuple(addresses), assumption_tests.any_of(values.text, tests))
 
 

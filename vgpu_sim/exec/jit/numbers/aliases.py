@@ -47,8 +47,8 @@ class Aliases:
 
     def _disjoint(self, load: Operation, store: Operation, body: frozenset[int]) -> bool:
         root, begin = self._place(load)
-        other, start = self._place(store)
-        if root != other or (isinstance(root, Value) and self._ssa.block_of[root] in body):
+        store_root, start = self._place(store)
+        if root != store_root or (isinstance(root, Value) and self._ssa.block_of[root] in body):
             return False  # a value defined in the loop has another value in another iteration
         return begin + _size(load) <= start or start + _size(store) <= begin
 
@@ -56,17 +56,23 @@ class Aliases:
         """Return an address's base value and the access's distance from it."""
         source, far = node.sources[0], node.instruction.displacement
         for _ in range(_MAX_STEPS):
-            made = self._ssa.definition.get(source) if isinstance(source, Value) else None
-            if not isinstance(made, Operation) or made.instruction.op not in (Op.ADD, Op.MOV):
+            definition = self._ssa.definition.get(source) if isinstance(source, Value) else None
+            if not isinstance(definition, Operation) or definition.instruction.op not in (
+                Op.ADD,
+                Op.MOV,
+            ):
                 break
-            if made.instruction.op is Op.MOV:
-                source = made.sources[0]
+            if definition.instruction.op is Op.MOV:
+                source = definition.sources[0]
                 continue
-            numbers = [s for s in made.sources if isinstance(s, Literal)]
-            others = [s for s in made.sources if not isinstance(s, Literal)]
-            if len(numbers) != 1 or len(others) != 1:
+            numbers = [s for s in definition.sources if isinstance(s, Literal)]
+            addends = [s for s in definition.sources if not isinstance(s, Literal)]
+            if len(numbers) != 1 or len(addends) != 1:
                 break
-            source, far = others[0], far + to_signed(numbers[0].bits, made.instruction.type.bits)
+            source, far = (
+                addends[0],
+                far + to_signed(numbers[0].bits, definition.instruction.type.bits),
+            )
         if isinstance(source, Literal):
             return Literal(0), source.bits + far
         return source, far

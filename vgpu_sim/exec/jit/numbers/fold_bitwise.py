@@ -81,8 +81,8 @@ def _insert(a: int, b: int, position: int, length: int) -> int:
     return b & ~field | a << position & field
 
 
-def _permute(both: int, chosen: list[int]) -> int:
-    octets = [both >> 8 * (choice & 7) & 255 for choice in chosen]
+def _permute(joined_words: int, chosen: list[int]) -> int:
+    octets = [joined_words >> 8 * (choice & 7) & 255 for choice in chosen]
     octets = [(byte >> 7) * 255 if c & 8 else byte for byte, c in zip(octets, chosen, strict=True)]
     return int.from_bytes(octets, "little")
 

@@ -35,11 +35,11 @@ def _add_known_bits(
     """Return the known bits of ``a + b + carry``, given those of the operands and the carry in
     (LLVM's ``KnownBits::computeForAddCarry``).
     """
-    most = (mask & ~a[0]) + (mask & ~b[0]) + carry
-    least = a[1] + b[1] + carry
-    carried = ~(most ^ a[0] ^ b[0]) | (least ^ a[1] ^ b[1])
+    maximum = (mask & ~a[0]) + (mask & ~b[0]) + carry
+    minimum = a[1] + b[1] + carry
+    carried = ~(maximum ^ a[0] ^ b[0]) | (minimum ^ a[1] ^ b[1])
     known = (a[0] | a[1]) & (b[0] | b[1]) & carried & mask
-    return ~most & known, least & known
+    return ~maximum & known, minimum & known
 
 
 def times(a: Known, b: Known) -> Known:
@@ -124,9 +124,9 @@ def field(a: Known, position: Known, length: Known) -> Known:
     """
     first, count = position.constant, length.constant
     if first is None:
-        found = unknown(a.bits)
+        shifted_facts = unknown(a.bits)
     else:
-        found = shifted_right(a, constant(field_count(first, a.bits), 32), is_signed=False)
+        shifted_facts = shifted_right(a, constant(field_count(first, a.bits), 32), is_signed=False)
     if count is None:
-        return between(0, found.unsigned[1], a.bits)
-    return bitwise_and(found, constant((1 << field_count(count, a.bits)) - 1, a.bits))
+        return between(0, shifted_facts.unsigned[1], a.bits)
+    return bitwise_and(shifted_facts, constant((1 << field_count(count, a.bits)) - 1, a.bits))

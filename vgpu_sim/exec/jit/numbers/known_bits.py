@@ -134,12 +134,12 @@ def refine_facts(
             return unknown(bits)
         low, span = 0, mask
     low &= mask
-    least, most = ones, mask & ~zeros
+    minimum, maximum = ones, mask & ~zeros
     if low + span > mask:
-        if most - least < span:
-            low, span = least, most - least
+        if maximum - minimum < span:
+            low, span = minimum, maximum - minimum
     else:
-        first, last = max(low, least), min(low + span, most)
+        first, last = max(low, minimum), min(low + span, maximum)
         if first <= last:
             low, span = first, last - first
     if low + span <= mask:

@@ -31,8 +31,8 @@ def result(instruction: Instruction, read: Read, bits: int) -> Known:
     rule, type_ = RULES.get(instruction.op), instruction.type
     if rule is None or not type_.is_integer or instruction.saturate:
         return unknown(bits)
-    found = rule(instruction, read)
-    return found if found.bits == bits else resize(found, bits, is_signed=type_.is_signed)
+    facts = rule(instruction, read)
+    return facts if facts.bits == bits else resize(facts, bits, is_signed=type_.is_signed)
 
 
 def _copy(instruction: Instruction, read: Read) -> Known:
@@ -63,7 +63,7 @@ def _product(instruction: Instruction, read: Read) -> Known:
         return unknown(bits)
     a, b = read(0, bits), read(1, bits)
     if instruction.mode is MulMode.WIDE:
-        a, b = (resize(one, 2 * bits, is_signed=is_signed) for one in (a, b))
+        a, b = (resize(factor, 2 * bits, is_signed=is_signed) for factor in (a, b))
     return arithmetic.times(a, b)
 
 

@@ -90,20 +90,20 @@ def known_values(
     ``offsets`` are the offsets of the module's variables, and ``block`` is the block shape. Each is
     None if it is unknown.
     """
-    least = ssa.analyses.get(KnownValues)
-    if not isinstance(least, KnownValues):
-        least = ssa.analyses[KnownValues] = KnownValues(ssa)
-    if not block or not least.reads_block:
+    general_facts = ssa.analyses.get(KnownValues)
+    if not isinstance(general_facts, KnownValues):
+        general_facts = ssa.analyses[KnownValues] = KnownValues(ssa)
+    if not block or not general_facts.reads_block:
         block = None
-    if not offsets or not least.names_variables:
+    if not offsets or not general_facts.names_variables:
         offsets = {}
     if not offsets and block is None:
-        return least
+        return general_facts
     key = (KnownValues, tuple(sorted(offsets.items())), block)
-    found = ssa.analyses.get(key)
-    if not isinstance(found, KnownValues):
-        found = ssa.analyses[key] = KnownValues(ssa, offsets, block, least)
-    return found
+    specific_facts = ssa.analyses.get(key)
+    if not isinstance(specific_facts, KnownValues):
+        specific_facts = ssa.analyses[key] = KnownValues(ssa, offsets, block, general_facts)
+    return specific_facts
 
 
 class KnownValues:
@@ -116,7 +116,7 @@ class KnownValues:
     does not, no value of the function is a generic address in shared memory, because only this
     read yields such addresses.
 
-    ``least``, if given, has the facts that hold without ``offsets`` and ``block``. Only the
+    ``general_facts``, if given, has the facts that hold without ``offsets`` and ``block``. Only the
     values that depend on ``offsets`` or ``block`` are then recomputed.
     """
 
@@ -125,7 +125,7 @@ class KnownValues:
         ssa: SsaFunction,
         offsets: Mapping[str, int] = MappingProxyType({}),
         block: Block | None = None,
-        least: "KnownValues | None" = None,
+        general_facts: "KnownValues | None" = None,
     ) -> None:
         self._ssa = ssa
         self._offsets = offsets
@@ -140,9 +140,12 @@ class KnownValues:
         self._trips: dict[int, int | None] = {}
         self._changed: set[Source] | None = None
         self.reads_block = self.names_variables = self.window_known = False
-        if least is not None:
-            self._facts, self._assumed = dict(least._facts), dict(least._assumed)
-            self.names_variables, self.window_known = least.names_variables, least.window_known
+        if general_facts is not None:
+            self._facts, self._assumed = dict(general_facts._facts), dict(general_facts._assumed)
+            self.names_variables, self.window_known = (
+                general_facts.names_variables,
+                general_facts.window_known,
+            )
             self._changed = set()
         self._run()
 
@@ -151,10 +154,10 @@ class KnownValues:
         if isinstance(source, Literal):
             return constant(source.bits, bits)
         if isinstance(source, Value):
-            found = self._facts.get(source)
-            if found is None:
+            facts = self._facts.get(source)
+            if facts is None:
                 return unknown(bits)
-            return found if found.bits == bits else resize(found, bits)
+            return facts if facts.bits == bits else resize(facts, bits)
         return resize(self._address(source), bits)
 
     def trace(self, address: Source) -> Pointer | None:
@@ -180,12 +183,12 @@ class KnownValues:
         """Return a mapping from operation results to constants. It contains each result that is
         known to be the same constant in all threads.
         """
-        found = {}
+        numbers = {}
         for value, known in self._facts.items():
             number = known.constant
             if number is not None and isinstance(self._ssa.definition[value], Operation):
-                found[value] = number
-        return found
+                numbers[value] = number
+        return numbers
 
     def _address(self, symbol: Symbol) -> Known:
         self.names_variables = True
@@ -222,10 +225,10 @@ class KnownValues:
                     result = node.result
                 if changed is not None and not self._depends(node, changed):
                     continue
-                found = self._find(node, result.bits)
-                if changed is not None and facts[result] != found:
+                refined_facts = self._find(node, result.bits)
+                if changed is not None and facts[result] != refined_facts:
                     changed.add(result)
-                facts[result] = found
+                facts[result] = refined_facts
         self._changed = None
         return self._weaken()
 
@@ -262,8 +265,8 @@ class KnownValues:
     def _of_special(self, register: SpecialRegister | None, bits: int) -> Known:
         self.window_known |= register is SpecialRegister.SHARED_WINDOW
         self.reads_block |= register in _BLOCK
-        found = None if register is None else self._special.get(register)
-        return unknown(bits) if found is None else resize(found, bits)
+        facts = None if register is None else self._special.get(register)
+        return unknown(bits) if facts is None else resize(facts, bits)
 
     # Loops.
 
@@ -324,18 +327,18 @@ class KnownValues:
                     continue
                 around = [source for come, source in phi.arguments.items() if come in body]
                 bits = phi.result.bits
-                found = _drifting(either(assumed, self._join(around, bits)))
-                if found != assumed:
+                weakened_facts = _drifting(either(assumed, self._join(around, bits)))
+                if weakened_facts != assumed:
                     first = place if first is None else first
-                    self._assumed[phi.result] = found
+                    self._assumed[phi.result] = weakened_facts
         return first
 
     def _join(self, sources: Iterable[Source], bits: int) -> Known:
-        found: Known | None = None
+        joined_facts: Known | None = None
         for source in sources:
             known = self.read(source, bits)
-            found = known if found is None else either(found, known)
-        return unknown(bits) if found is None else found
+            joined_facts = known if joined_facts is None else either(joined_facts, known)
+        return unknown(bits) if joined_facts is None else joined_facts
 
 
 def _drifting(known: Known) -> Known:

@@ -23,8 +23,8 @@ def local_loads(ssa: SsaFunction) -> frozenset[Operation]:
     """Return the loads that may read local memory. Such a load may return a different value in each
     lane, even if all lanes have the same address.
     """
-    found = ssa.analyses.get(local_loads)
-    if not isinstance(found, frozenset):
+    operations = ssa.analyses.get(local_loads)
+    if not isinstance(operations, frozenset):
         reach = LocalReach(ssa, known_values(ssa))
         loads = (
             node
@@ -32,9 +32,9 @@ def local_loads(ssa: SsaFunction) -> frozenset[Operation]:
             for node in block.nodes
             if isinstance(node, Operation) and node.instruction.op is Op.LD
         )
-        found = frozenset(node for node in loads if reach.of(node) is not Reach.NEVER)
-        ssa.analyses[local_loads] = found
-    return found
+        operations = frozenset(node for node in loads if reach.of(node) is not Reach.NEVER)
+        ssa.analyses[local_loads] = operations
+    return operations
 
 
 class LocalReach:

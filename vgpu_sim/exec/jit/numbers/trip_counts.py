@@ -49,8 +49,8 @@ def most_trips(ssa: SsaFunction, header: int, multiple: Multiple) -> int | None:
     tested = [
         b for b in body if graph.innermost_loop[b] == header and graph.dominates(b, latches[0])
     ]
-    found = (_trips_until(ssa, block, header, multiple) for block in tested)
-    return min((trips for trips in found if trips is not None), default=None)
+    trip_bounds = (_trips_until(ssa, block, header, multiple) for block in tested)
+    return min((trips for trips in trip_bounds if trips is not None), default=None)
 
 
 def step_of(ssa: SsaFunction, source: Source, origin: Value) -> int | None:

@@ -124,9 +124,9 @@ class Compiler:
         key = ""
         if self._cache_dir is not None:
             key = content_key(module, function, block, plan)
-            found = self.load_cached(key, block)
-            if found is not None:
-                return found
+            cached_code = self.load_cached(key, block)
+            if cached_code is not None:
+                return cached_code
         code = self.compile_uncached(module, function, block, plan)
         if self._cache_dir is not None:
             self.store(key, code)
@@ -200,8 +200,8 @@ class Compiler:
         form, plan = self._form(module, function, block, checked=True, best=tier != 0), None
         if tier == 0:
             plan = tiers.first_tier_plan(form, block, llvm.vector_bits())[0] or SIMPLEST
-        made = self._generate(module, form, block, plan)
-        return made.text, made.plan.tier
+        generated = self._generate(module, form, block, plan)
+        return generated.text, generated.plan.tier
 
     def _finish(self, text: _Generated, object_code: bytes, block: Block) -> NativeCode:
         section = elf.read(object_code)
@@ -294,11 +294,11 @@ class Compiler:
 
         An invalid entry is logged, and its key added to ``refused_keys``.
         """
-        found = cache.load(self._cache_dir, key) if self._cache_dir is not None else None
-        if found is None:
+        cached_bytes = cache.load(self._cache_dir, key) if self._cache_dir is not None else None
+        if cached_bytes is None:
             return None
         try:
-            return NativeCode.from_bytes(found, assemble.ENTRY, block)
+            return NativeCode.from_bytes(cached_bytes, assemble.ENTRY, block)
         except ValueError as error:
             self.refuse(key, error)
             return None
@@ -311,29 +311,29 @@ class Compiler:
     def _object(
         self, module: Module, form: ssa.SsaFunction, block: Block, plan: Plan | None
     ) -> tuple[_Generated, bytes]:
-        made = self._generate(module, form, block, plan)
+        generated = self._generate(module, form, block, plan)
         try:
-            return made, self._emit_generated(made)
+            return generated, self._emit_generated(generated)
         except CodeGenerationError as error:
             name = form.function.name
-            failure = CodeGenerationError(f"{name}, {made.plan}, block {block}: {error}")
-            if plan is not None or made.plan == SIMPLEST:
+            failure = CodeGenerationError(f"{name}, {generated.plan}, block {block}: {error}")
+            if plan is not None or generated.plan == SIMPLEST:
                 raise failure from error
         _LOG.error("%s; compiling lane by lane instead", failure)
-        made = self._generate(module, form, block, SIMPLEST)
+        generated = self._generate(module, form, block, SIMPLEST)
         try:
-            return made, self._emit_generated(made)
+            return generated, self._emit_generated(generated)
         except CodeGenerationError as error:
             raise CodeGenerationError(
                 f"{failure}; compiling it lane by lane failed too: {error}"
             ) from error
 
-    def _emit_generated(self, made: _Generated) -> bytes:
+    def _emit_generated(self, generated: _Generated) -> bytes:
         try:
-            check_stack(made.stack_bytes)
+            check_stack(generated.stack_bytes)
         except ValueError as error:
             raise CodeGenerationError(str(error)) from error
-        return self._emit(made.text, made.plan.tier)
+        return self._emit(generated.text, generated.plan.tier)
 
     def _form(
         self,
@@ -355,20 +355,26 @@ class Compiler:
     ) -> _Generated:
         from vgpu_sim.exec.jit.target import llvm
 
-        made = plan or choose.choose(form, block, llvm.vector_bits())
-        geometry = made.geometry(block)
+        chosen_plan = plan or choose.choose(form, block, llvm.vector_bits())
+        geometry = chosen_plan.geometry(block)
         if plan is not None and not wait_points.is_legal_geometry(form, geometry):
             raise PlanError(
                 f"{plan} separates lanes that wait for each other, in blocks of shape {block}"
             )
         wide = llvm.vector_bits() == 512
-        assembler = assemble.Assembler(module, form, geometry, made, embedded_rounding=wide)
+        assembler = assemble.Assembler(module, form, geometry, chosen_plan, embedded_rounding=wide)
         text = assembler.text()
         if not assembler.stops:
-            return _Generated(form, made, text)
-        groups, stack_bytes = geometry.groups, assembler.stack_bytes
-        how = (groups, stack_bytes, assembler.counts, assembler.polls)
-        return _Generated(form, made, text, *how)
+            return _Generated(form, chosen_plan, text)
+        return _Generated(
+            form,
+            chosen_plan,
+            text,
+            groups=geometry.groups,
+            stack_bytes=assembler.stack_bytes,
+            counts=assembler.counts,
+            polls=assembler.polls,
+        )
 
 
 def _defect(function: Function, block: Block, error: Exception) -> str:

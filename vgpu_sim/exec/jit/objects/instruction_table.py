@@ -44,10 +44,10 @@ class _Loads:
         """Return the indices of the loads that yield ``source``, at most ``depth`` steps away."""
         if not isinstance(source, Value) or not depth:
             return frozenset()
-        found = self._found.get((source, depth))
-        if found is None:
-            found = self._found[source, depth] = self._follow(source, depth)
-        return found
+        loads = self._found.get((source, depth))
+        if loads is None:
+            loads = self._found[source, depth] = self._follow(source, depth)
+        return loads
 
     def _follow(self, value: Value, depth: int) -> frozenset[int]:
         node = self._ssa.definition.get(value)
@@ -57,7 +57,7 @@ class _Loads:
             return self.find(node.new, depth - 1) | self.find(node.old, depth - 1)
         if isinstance(node, Phi):
             arguments = set(node.arguments.values())
-            return frozenset().union(*(self.find(one, depth - 1) for one in arguments))
+            return frozenset().union(*(self.find(argument, depth - 1) for argument in arguments))
         return frozenset()
 
 

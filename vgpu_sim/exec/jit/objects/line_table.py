@@ -93,6 +93,6 @@ def _unsigned(data: bytes, place: int) -> tuple[int, int]:
 
 def _signed(data: bytes, place: int) -> tuple[int, int]:
     """Decode a signed LEB128 number; return it, and the place after it."""
-    value, after = _unsigned(data, place)
-    bits = 7 * (after - place)
-    return (value - (1 << bits) if value >> (bits - 1) else value), after
+    value, end = _unsigned(data, place)
+    bits = 7 * (end - place)
+    return (value - (1 << bits) if value >> (bits - 1) else value), end

@@ -89,5 +89,15 @@ class NativeCode:
             raise ValueError("the object code in the cache is damaged")
         words, object_code = data[begin : begin + end], data[begin + end :]
         object_check.check(object_code, symbol)
-        how = (groups, stack_bytes, counts, polls)
-        return cls(symbol, object_code, plan, block, code_bytes, words, *how)
+        return cls(
+            symbol,
+            object_code,
+            plan,
+            block,
+            code_bytes,
+            words,
+            groups=groups,
+            stack_bytes=stack_bytes,
+            counts=counts,
+            polls=polls,
+        )

@@ -36,11 +36,11 @@ def check(object_code: bytes, symbol: str) -> None:
         strings = [bytes(content) for _, kind, _, content in sections if kind == _STRTAB]
         if len(tables) != 1 or len(strings) != 1:
             raise ValueError("an object must have one symbol table and one string table")
-        found = list(_global_symbols(tables[0], strings[0]))
+        symbols = list(_global_symbols(tables[0], strings[0]))
     except (struct.error, IndexError, OverflowError) as err:
         raise ValueError("the object file is incomplete") from err
-    if found != [(symbol, True)]:
-        raise ValueError(f"an object must have only the global symbol {symbol!r}, found {found}")
+    if symbols != [(symbol, True)]:
+        raise ValueError(f"an object must have only the global symbol {symbol!r}, found {symbols}")
 
 
 def is_of_this_machine(object_code: bytes) -> bool:

@@ -38,12 +38,12 @@ class Case:
     exchanges: bool
     """Whether lanes of a warp rely on executing each instruction together (``exchanges``)."""
 
-    def keep_warps_whole(self, found: list[Geometry]) -> list[Geometry]:
+    def keep_warps_whole(self, candidates: list[Geometry]) -> list[Geometry]:
         """Return the geometries that may be used: only those of whole warps if lanes rely on
         executing each instruction together and there are any.
         """
-        whole = [geometry for geometry in found if self.exchanges and geometry.whole_warps]
-        return whole or found
+        whole = [geometry for geometry in candidates if self.exchanges and geometry.whole_warps]
+        return whole or candidates
 
     @property
     def width(self) -> int:

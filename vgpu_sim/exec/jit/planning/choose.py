@@ -53,10 +53,12 @@ def list_candidates(ssa: SsaFunction, block: Block, vector_bits: int) -> Iterato
         PlanError: see ``choose``.
     """
     check_block(block)
-    found = widths.shapes(ssa, block, vector_bits)
+    padded_widths = widths.shapes(ssa, block, vector_bits)
     collective = any(wait_points.collectives(ssa))
     together = exchanges.exchanges_without_waits(ssa)
-    case = Case(ssa, block, vector_bits, found, code_size.nodes_of(ssa), collective, together)
+    case = Case(
+        ssa, block, vector_bits, padded_widths, code_size.nodes_of(ssa), collective, together
+    )
     for rule in RULES:
         for candidate in rule(case):
             yield candidate
@@ -106,9 +108,11 @@ def _waiting(case: Case) -> Iterator[Candidate]:
 
 def _streaming(case: Case) -> Iterator[Candidate]:
     ssa, (width, padding) = case.ssa, case.shapes[0]
-    most = code_size.MAX_NODE_VECTORS
-    found = widths.geometries_within_size(case.block, width, padding, case.nodes, most)
-    allowed = case.keep_warps_whole(found)
+    size_limit = code_size.MAX_NODE_VECTORS
+    sized_geometries = widths.geometries_within_size(
+        case.block, width, padding, case.nodes, size_limit
+    )
+    allowed = case.keep_warps_whole(sized_geometries)
     for geometry in reversed(allowed):
         why = "as many vectors as keep a hot loop's values in registers"
         against = ""
@@ -121,7 +125,7 @@ def _streaming(case: Case) -> Iterator[Candidate]:
         else:
             against = fitting.reason_against(ssa, geometry, case.registers)
         yield Candidate(plan_of(geometry), why, against)
-    if allowed is not found:
+    if allowed is not sized_geometries:
         yield Candidate(plan_of(allowed[0]), "its lanes rely on executing instructions together")
     yield Candidate(Plan(width, 1, padding=padding), "more vectors would be too much code")
 

@@ -40,16 +40,19 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
     yield "why", chosen.why
     if exchanges.exchanges_without_waits(form):
         yield "exchanges", "lanes load what others stored, without waiting: groups keep warps whole"
-    for one in rejected[-_LINES_SHOWN:]:
-        yield "not", f"{_narrow(one.plan)}: {one.against}"
+    for candidate in rejected[-_LINES_SHOWN:]:
+        yield "not", f"{_narrow(candidate.plan)}: {candidate.against}"
     yield "block", f"{_count(geometry.groups, 'group')} of {_count(geometry.threads, 'thread')}"
     if plan.tier and row_order.may_run_by_rows(form, geometry):
         yield "order", "neighbouring blocks run row by row"
     yield "waits", _waits(form, geometry)
-    found = sorted({function.lines[node.word] for _, node in wait_points.find(form)})
-    if found:
-        shown = ", ".join(map(str, found[:_LINES_SHOWN]))
-        yield "wait points", f"PTX lines {shown}{', ...' if len(found) > _LINES_SHOWN else ''}"
+    wait_lines = sorted({function.lines[node.word] for _, node in wait_points.find(form)})
+    if wait_lines:
+        line_list = ", ".join(map(str, wait_lines[:_LINES_SHOWN]))
+        yield (
+            "wait points",
+            f"PTX lines {line_list}{', ...' if len(wait_lines) > _LINES_SHOWN else ''}",
+        )
     yield from _products(form, geometry)
     loops, divergence = form.graph.loops, analysis.divergence
     yield "loops", f"{len(loops)}, {len(divergence.loops)} of them left lane by lane"
@@ -79,19 +82,19 @@ def _assumptions(
 ) -> Iterator[tuple[str, str]]:
     """Describe the assumptions of the fast version, and the fallback of each."""
     analysis = versions.analyse_fast_version(form, geometry, versioned=plan.versioned)
-    found = Counter(type(one) for one in versions.assumptions_of(analysis))
-    for kind, count in found.items():
+    counts = Counter(type(assumption) for assumption in versions.assumptions_of(analysis))
+    for kind, count in counts.items():
         yield "assumes", f"{_count(count, 'time')}: {kind.text}; {_FALLS_BACK[kind.fallback]}"
 
 
 def _products(form: ssa.SsaFunction, geometry: Geometry) -> Iterator[tuple[str, str]]:
     """Describe the lowering of matrix products, for each type of factors."""
-    found = Counter(
+    counts = Counter(
         node.instruction.source_type
         for _, node in wait_points.collectives(form)
         if node.instruction.op is Op.MMA
     )
-    for factor, count in found.items():
+    for factor, count in counts.items():
         assert factor is not None
         how = "one lane at a time: each reads the others' factors"
         if geometry.span > 1:

@@ -61,17 +61,20 @@ def _against_straight_code(ssa: SsaFunction, geometry: Geometry, registers: int)
     # Spilling a few values costs less than waiting for results.
     if geometry.vectors > _DIVERGENT_VECTORS:
         return f"{_DIVERGENT_VECTORS} vectors hide the latency of straight-line code"
-    more = geometry.vectors > _STREAMING_VECTORS  # fewer vectors need as many constants
-    return describe_excess(peak + count_constants(ssa) if more else peak, 2 * registers, "the code")
+    # Fewer vectors need as many constants.
+    has_extra_vectors = geometry.vectors > _STREAMING_VECTORS
+    return describe_excess(
+        peak + count_constants(ssa) if has_extra_vectors else peak, 2 * registers, "the code"
+    )
 
 
-def describe_excess(live: int, most: int, where: str) -> str:
-    """Describe by how much the number ``live`` of live vectors exceeds the limit ``most``; empty if
-    it does not.
+def describe_excess(live: int, limit: int, where: str) -> str:
+    """Describe by how much the number ``live`` of live vectors exceeds ``limit``; empty if it does
+    not.
 
     ``where`` names the code that the description is about.
     """
-    return f"{where} has {live} live vectors, {live - most} too many" if live > most else ""
+    return f"{where} has {live} live vectors, {live - limit} too many" if live > limit else ""
 
 
 def is_worth_its_vectors(ssa: SsaFunction, geometry: Geometry) -> bool:

@@ -41,9 +41,9 @@ def build(function: Function, block: Block) -> SsaFunction:
     """
     form = ssa.build(function)
     trips = {
-        header: found
+        header: trip_bound
         for header in form.graph.loops
-        if (found := _most_iterations(form, header, block))
+        if (trip_bound := _most_iterations(form, header, block))
     }
     return _unroll(form, trips) if trips else form
 
@@ -86,19 +86,24 @@ def _most_iterations(form: SsaFunction, header: int, block: Block) -> int | None
     """Return a bound on the trips of a single-block divergent loop, if it is worth unrolling."""
     body, blocks = form.graph.loops[header], form.graph.blocks
     words = blocks[header].end - blocks[header].start
-    last, found = form.function.code[blocks[header].end - 1], form.blocks[header]
-    if body != {header} or last.op is not Op.BRA or last.guard is None or found.condition is None:
+    last, ssa_block = form.function.code[blocks[header].end - 1], form.blocks[header]
+    if (
+        body != {header}
+        or last.op is not Op.BRA
+        or last.guard is None
+        or ssa_block.condition is None
+    ):
         return None
-    if last.target != blocks[header].start or len(found.successors) != 2:
+    if last.target != blocks[header].start or len(ssa_block.successors) != 2:
         return None
-    value = found.condition.value
+    value = ssa_block.condition.value
     test = form.definition.get(value) if isinstance(value, Value) else None
     if not isinstance(test, Operation) or test.instruction.op is not Op.SETP:
         return None
     instruction, compare = test.instruction, test.instruction.compare
     if instruction.combine is not BoolOp.NONE or not instruction.type.is_integer:
         return None
-    if found.condition.negated != (value is not test.results[0]):
+    if ssa_block.condition.negated != (value is not test.results[0]):
         compare = NEGATED.get(compare) if compare is not None else None
     limit = test.sources[1]
     if compare not in (Compare.LT, Compare.LE) or not isinstance(limit, Literal):
@@ -106,7 +111,7 @@ def _most_iterations(form: SsaFunction, header: int, block: Block) -> int | None
     bound = to_signed(limit.bits, 32) + (compare is Compare.LE)
     if instruction.type.bits != 32 or not 0 <= bound < _LARGE:
         return None
-    for phi in found.phis:
+    for phi in ssa_block.phis:
         trips = _count_trips(form, phi, test.sources[0], bound, block)
         if trips is not None and trips * words <= _MOST_WORDS:
             return trips
@@ -148,13 +153,13 @@ def _reach(form: SsaFunction, source: Source, block: Block) -> tuple[int, int] |
             return 0, block[_INDICES.index(instruction.sreg)] - 1
         size = block[_SIZES.index(instruction.sreg)] if instruction.sreg in _SIZES else None
         return None if size is None else (size, size)
-    found = [_reach(form, one, block) for one in node.sources]
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
+    ranges = [_reach(form, operand, block) for operand in node.sources]
+    known = [operand_range for operand_range in ranges if operand_range is not None]
+    if len(known) < len(ranges):
         return None
     ends: list[int] = []
     for place in range(2):
-        parts = [one[place] for one in known]
+        parts = [operand_range[place] for operand_range in known]
         match instruction.op:
             case Op.ADD:
                 ends.append(sum(parts))

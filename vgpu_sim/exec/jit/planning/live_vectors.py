@@ -64,7 +64,7 @@ class LiveVectors:
 
     def at_stops(self) -> int:
         """Return the maximum number of live vectors at wait points."""
-        most = 0
+        peak = 0
         for block, stop in wait_points.find(self._ssa):
             present = self._after(block, self._live_in)
             for node in reversed(self._ssa.blocks[block].nodes):
@@ -72,8 +72,8 @@ class LiveVectors:
                     break
                 present -= set(results_of(node))
                 present |= {s for s in sources_of(node) if isinstance(s, Value)} & self._cost.keys()
-            most = max(most, self._sum(present))
-        return most
+            peak = max(peak, self._sum(present))
+        return peak
 
     def _add(self, node: Phi | Operation | Merge, result: Value) -> None:
         vectors = range(self._analysis.geometry.vectors)
@@ -100,23 +100,23 @@ class LiveVectors:
         while changed:
             changed = False
             for block in reversed(self._analysis.order):
-                before = self._before(block, live)
-                if before != live[block]:
-                    live[block] = before
+                live_in = self._before(block, live)
+                if live_in != live[block]:
+                    live[block] = live_in
                     changed = True
         return live
 
     def _after(self, block: int, live: dict[int, set[Value]]) -> set[Value]:
-        after: set[Value] = set()
+        live_out: set[Value] = set()
         for successor in self._ssa.blocks[block].successors:
             if successor not in live:
                 continue
-            after |= live[successor]
+            live_out |= live[successor]
             for phi in self._ssa.blocks[successor].phis:
                 source = phi.arguments[block]
                 if isinstance(source, Value):
-                    after.add(source)
-        return after & self._cost.keys()
+                    live_out.add(source)
+        return live_out & self._cost.keys()
 
     def _before(self, block: int, live: dict[int, set[Value]]) -> set[Value]:
         present = self._after(block, live)

@@ -40,8 +40,8 @@ def unroll(ssa: SsaFunction) -> None:
         if _read_elsewhere(ssa, block):
             continue
         trips = _trips(block)
-        most = _NODES // len(block.nodes)
-        rounds = max((n for n in range(1, most + 1) if trips % n == 0), default=1)
+        round_limit = _NODES // len(block.nodes)
+        rounds = max((n for n in range(1, round_limit + 1) if trips % n == 0), default=1)
         if trips > 1 and rounds > 1:
             _copy(ssa, block, rounds)
 
@@ -58,13 +58,13 @@ def _read_elsewhere(ssa: SsaFunction, block: SsaBlock) -> bool:
     begun = {phi.result for phi in block.phis}
     if begun & {phi.arguments[block.index] for phi in block.phis}:
         return True
-    for other in ssa.blocks.values():
-        if other is block:
+    for other_block in ssa.blocks.values():
+        if other_block is block:
             continue
-        nodes = (*other.phis, *other.nodes)
+        nodes = (*other_block.phis, *other_block.nodes)
         if any(source in begun for node in nodes for source in sources_of(node)):
             return True
-        if other.condition is not None and other.condition.value in begun:
+        if other_block.condition is not None and other_block.condition.value in begun:
             return True
     return block.condition is None or block.condition.value in begun
 
@@ -84,8 +84,8 @@ def _trips(block: SsaBlock) -> int:
         flag = known.get(condition.value)
         if flag is None:
             return 0
-        taken = bool(flag) != condition.negated
-        if block.successors[0 if taken else 1] != block.index:
+        is_taken = bool(flag) != condition.negated
+        if block.successors[0 if is_taken else 1] != block.index:
             return trip
         following: dict[Source, int] = {}
         for phi in block.phis:
@@ -120,51 +120,54 @@ def _evaluate(node: _Node, known: dict[Source, int]) -> None:
 def _copy(ssa: SsaFunction, block: SsaBlock, rounds: int) -> None:
     """Insert ``rounds - 1`` copies of a block's nodes before the original nodes."""
     index = max(value.index for value in ssa.definition)
-    now: dict[Source, Source] = {}  # the current value of each value of the loop
+    current_values: dict[Source, Source] = {}  # the current value of each value of the loop
     copies: list[_Node] = []
     for _ in range(rounds - 1):
         for node in block.nodes:
             for result in results_of(node):
                 index += 1
-                now[result] = Value(index, result.bits)
-            copy = _clone(node, now)
+                current_values[result] = Value(index, result.bits)
+            copy = _clone(node, current_values)
             copies.append(copy)
             for result in results_of(copy):
                 ssa.definition[result], ssa.block_of[result] = copy, block.index
         latest = [phi.arguments[block.index] for phi in block.phis]
-        begun = [now.get(source, source) for source in latest]
-        now = {phi.result: source for phi, source in zip(block.phis, begun, strict=True)}
+        begun = [current_values.get(source, source) for source in latest]
+        current_values = {phi.result: source for phi, source in zip(block.phis, begun, strict=True)}
     for node in block.nodes:
-        _rename(node, now)
+        _rename(node, current_values)
     block.nodes = [*copies, *block.nodes]
 
 
-def _clone(node: _Node, now: dict[Source, Source]) -> _Node:
+def _clone(node: _Node, current_values: dict[Source, Source]) -> _Node:
     copy = replace(node)
-    _rename(copy, now)
+    _rename(copy, current_values)
     if isinstance(copy, Merge):
-        copy.result = _value(now, copy.result)
+        copy.result = _value(current_values, copy.result)
     else:
-        copy.results = tuple(r if r is None else _value(now, r) for r in copy.results)
+        copy.results = tuple(r if r is None else _value(current_values, r) for r in copy.results)
     return copy
 
 
-def _rename(node: _Node, now: dict[Source, Source]) -> None:
+def _rename(node: _Node, current_values: dict[Source, Source]) -> None:
     """Replace a node's sources by their current values."""
     if isinstance(node, Merge):
-        node.condition = _condition(node.condition, now)
-        node.new, node.old = _value(now, node.new), now.get(node.old, node.old)
+        node.condition = _condition(node.condition, current_values)
+        node.new, node.old = (
+            _value(current_values, node.new),
+            current_values.get(node.old, node.old),
+        )
         return
-    node.sources = tuple(now.get(source, source) for source in node.sources)
+    node.sources = tuple(current_values.get(source, source) for source in node.sources)
     if node.guard is not None:
-        node.guard = _condition(node.guard, now)
+        node.guard = _condition(node.guard, current_values)
 
 
-def _condition(condition: Condition, now: dict[Source, Source]) -> Condition:
-    return Condition(now.get(condition.value, condition.value), condition.negated)
+def _condition(condition: Condition, current_values: dict[Source, Source]) -> Condition:
+    return Condition(current_values.get(condition.value, condition.value), condition.negated)
 
 
-def _value(now: dict[Source, Source], value: Value) -> Value:
-    found = now.get(value, value)
-    assert isinstance(found, Value)
-    return found
+def _value(current_values: dict[Source, Source], value: Value) -> Value:
+    renamed_value = current_values.get(value, value)
+    assert isinstance(renamed_value, Value)
+    return renamed_value

@@ -124,17 +124,17 @@ def _put_off(analysis: Analysis, nodes: Sequence[_Node]) -> set[_Node]:
     step.
     """
     readers: dict[Value, list[_Node]] = {}
-    found: set[_Node] = set()
+    delayed_steps: set[_Node] = set()
     for node in reversed(nodes):
         used = [reader for result in results_of(node) for reader in readers.get(result, ())]
-        if is_step(analysis, node) and len(used) <= 1 and all(n in found for n in used):
-            found.add(node)
+        if is_step(analysis, node) and len(used) <= 1 and all(n in delayed_steps for n in used):
+            delayed_steps.add(node)
         if isinstance(node, Operation) and is_visible(node.instruction):
             readers.clear()  # readers in other blocks run after the delayed steps
         for source in sources_of(node):
             if isinstance(source, Value):
                 readers.setdefault(source, []).append(node)
-    return found
+    return delayed_steps
 
 
 def is_step(analysis: Analysis, node: _Node) -> bool:
@@ -157,8 +157,8 @@ def _by_sums(analysis: Analysis, steps: Sequence[Operation], registers: int) -> 
         target = joined[0] if joined else len(sums)
         if not joined:
             sums.append([])
-        for other in joined[1:]:
-            _move(sums, sum_of, other, target)
+        for joined_sum in joined[1:]:
+            _move(sums, sum_of, joined_sum, target)
         sums[target].append(step)
         sum_of[results_of(step)[0]] = target
     sums = [sum_ for sum_ in sums if sum_]

@@ -73,11 +73,13 @@ def _narrow(
 
     They have several vectors per group, but as few as possible.
     """
-    found = (g for g in legal_geometries(block) if (g.width, g.padding) == (width, padding))
+    candidates = (g for g in legal_geometries(block) if (g.width, g.padding) == (width, padding))
     if together:
-        most = code_size.MAX_WARP_NODE_VECTORS
-        found = (g for g in found if g.whole_warps and g.vectors * nodes <= most)
-    by_vectors = sorted(found, key=lambda geometry: geometry.vectors)
-    most = min(_MOST_VECTORS, _MOST_NODE_VECTORS // nodes)
-    some = [g for g in by_vectors[1:] if g.vectors <= most and g.vectors.bit_count() == 1]
-    return [*some[-1:], *by_vectors[:1]]
+        size_limit = code_size.MAX_WARP_NODE_VECTORS
+        candidates = (g for g in candidates if g.whole_warps and g.vectors * nodes <= size_limit)
+    by_vectors = sorted(candidates, key=lambda geometry: geometry.vectors)
+    vector_limit = min(_MOST_VECTORS, _MOST_NODE_VECTORS // nodes)
+    larger_groups = [
+        g for g in by_vectors[1:] if g.vectors <= vector_limit and g.vectors.bit_count() == 1
+    ]
+    return [*larger_groups[-1:], *by_vectors[:1]]

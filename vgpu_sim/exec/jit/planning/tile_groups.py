@@ -71,17 +71,17 @@ def find(
     ``nodes`` are in the order of emission. The instructions of a group, and what only they need,
     directly precede its last one, so that the factors of few groups are live at the same time.
     """
-    ordered, found = list[_Node](), dict[Operation, TileGroup]()
+    ordered, group_of = list[_Node](), dict[Operation, TileGroup]()
     for segment in _segments(nodes):
         steps = _Steps(analysis, segment)
         for chains in _by_left(steps.chains()):
-            kept = _read_late(chains, segment)
-            kept = kept[: len(kept) // 2 * 2]
-            if kept:
-                segment, groups = _gather(analysis, segment, kept, steps)
-                found |= {step: g for g in groups for chain in g.chains for step in chain}
+            late_chains = _read_late(chains, segment)
+            late_chains = late_chains[: len(late_chains) // 2 * 2]
+            if late_chains:
+                segment, groups = _gather(analysis, segment, late_chains, steps)
+                group_of |= {step: g for g in groups for chain in g.chains for step in chain}
         ordered += segment
-    return ordered, found
+    return ordered, group_of
 
 
 def _gather(
@@ -94,7 +94,7 @@ def _gather(
     home = {result: node for node in late for result in results_of(node)}
     place = {node: n for n, node in enumerate(segment)}
     ordered = [node for node in segment[: last + 1] if node not in late]
-    groups, done = list[TileGroup](), set[_Node]()
+    groups, placed_nodes = list[TileGroup](), set[_Node]()
     for first in range(0, len(chains), 2 * TILES):
         own = chains[first : first + 2 * TILES]
         passed = frozenset(n for chain in own for s in chain[1:] for n in steps.passed[s])
@@ -105,11 +105,11 @@ def _gather(
                 needed, pending = set[_Node](), list[_Node](products)
                 while pending:
                     node = pending.pop()
-                    if node not in needed and node not in done:
+                    if node not in needed and node not in placed_nodes:
                         needed.add(node)
                         sources = (s for s in sources_of(node) if isinstance(s, Value))
                         pending += [home[s] for s in sources if s in home]
-                done |= needed
+                placed_nodes |= needed
                 ordered += sorted(needed, key=place.__getitem__)
     return [*ordered, *segment[last + 1 :]], groups
 
@@ -179,13 +179,13 @@ class _Steps:
 
     def chains(self) -> list[Chain]:
         """Return the chains of the segment, in the order of their first steps."""
-        chains, seen = list[Chain](), set[Operation]()
+        chains, visited = list[Chain](), set[Operation]()
         for node in self._products:
             chain = list[Operation]()
             step: Operation | None = node
-            while step is not None and step not in seen:
+            while step is not None and step not in visited:
                 chain.append(step)
-                seen.add(step)
+                visited.add(step)
                 step = self._next(step)
             if chain:
                 chains.append(tuple(chain))
@@ -200,8 +200,8 @@ class _Steps:
         between = [result for node in self.passed[later] for result in results_of(node)]
         if any(self._reads[value] != 1 for value in (*totals, *between)):
             return None
-        one, other = (replace(n.instruction, dsts=(), srcs=()) for n in (step, later))
-        return later if one == other else None
+        step_kind, later_kind = (replace(n.instruction, dsts=(), srcs=()) for n in (step, later))
+        return later if step_kind == later_kind else None
 
     def _origin(self, source: Source, reader: Operation) -> Source:
         """Return the source that selections whose outcome is known pass on."""
@@ -229,9 +229,9 @@ def _fits(node: Operation) -> bool:
 
 
 def _counts(ssa: SsaFunction) -> Counter[Source]:
-    found = ssa.analyses.get(COUNTS)
-    if isinstance(found, Counter):
-        return found
+    cached_counts = ssa.analyses.get(COUNTS)
+    if isinstance(cached_counts, Counter):
+        return cached_counts
     nodes = (n for b in ssa.blocks.values() for n in (*b.phis, *b.nodes))
     counts = Counter[Source](source for node in nodes for source in sources_of(node))
     counts.update(b.condition.value for b in ssa.blocks.values() if b.condition is not None)

@@ -75,15 +75,15 @@ def list_waiting_plans(case: Case) -> Iterator[Candidate]:
     hot = not loops or any(b in body for b, _ in wait_points.find(ssa) for body in loops)
     for width, padding in case.shapes:
         why = _why(case, width)
-        found = _groups(case, width, padding)
-        if not found:
+        groups = _groups(case, width, padding)
+        if not groups:
             yield from _list_plain_warps(case, width, padding)
             yield Candidate(Plan(width, 1, padding=padding), why, _TOO_MUCH_CODE)
         # Lanes that diverge within a vector diverge in every group of such vectors.
-        elif not wait_points.is_legal_geometry(ssa, found[0]):
-            yield Candidate(plan_of(found[0]), why, _MAY_PART)
+        elif not wait_points.is_legal_geometry(ssa, groups[0]):
+            yield Candidate(plan_of(groups[0]), why, _MAY_PART)
         else:
-            yield from _vectors(case, found, why, hot=hot)
+            yield from _vectors(case, groups, why, hot=hot)
             return
     yield Candidate(Plan(1, 1, tier=case.tier), _why(case, 1))
 
@@ -98,9 +98,9 @@ def list_plain_warps(case: Case) -> Iterator[Candidate]:
 
 def _list_plain_warps(case: Case, width: int, padding: geometries.Padding) -> Iterator[Candidate]:
     """Yield the plan of one warp in vectors of a width, if its code is small enough."""
-    most = code_size.MAX_PLAIN_WARP_NODE_VECTORS if case.collective else 0
-    found = geometries_within_size(case.block, width, padding, case.nodes, most)
-    for geometry in [g for g in found if g.whole_warps][:1]:
+    size_limit = code_size.MAX_PLAIN_WARP_NODE_VECTORS if case.collective else 0
+    candidates = geometries_within_size(case.block, width, padding, case.nodes, size_limit)
+    for geometry in [g for g in candidates if g.whole_warps][:1]:
         against = "" if wait_points.is_legal_geometry(case.ssa, geometry) else _MAY_PART
         yield Candidate(replace(plan_of(geometry), versioned=False, tier=0), _PLAIN, against)
 
@@ -114,33 +114,33 @@ def _why(case: Case, width: int) -> str:
 def _groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometry]:
     """Return the groups of a width whose code is not too large, the smallest first."""
     ssa = case.ssa
-    found = geometries_within_size(
+    groups = geometries_within_size(
         case.block, width, padding, case.nodes, code_size.MAX_NODE_VECTORS
     )
-    found = [g for g in found if fitting.is_worth_its_vectors(ssa, g)]
+    groups = [g for g in groups if fitting.is_worth_its_vectors(ssa, g)]
     if not case.collective:
-        return case.keep_warps_whole(found)
-    found = [g for g in found if g.whole_warps]
+        return case.keep_warps_whole(groups)
+    groups = [g for g in groups if g.whole_warps]
     if kernel_facts.has_matrix_products(ssa):  # a warp's totals alone exceed the registers
-        found = found[:1]
-    if found:
-        return found
-    most = code_size.MAX_WARP_NODE_VECTORS
-    more = geometries_within_size(case.block, width, padding, case.nodes, most)
-    return [g for g in more if g.whole_warps][:1]
+        groups = groups[:1]
+    if groups:
+        return groups
+    size_limit = code_size.MAX_WARP_NODE_VECTORS
+    warp_geometries = geometries_within_size(case.block, width, padding, case.nodes, size_limit)
+    return [g for g in warp_geometries if g.whole_warps][:1]
 
 
-def _vectors(case: Case, found: list[Geometry], why: str, *, hot: bool) -> Iterator[Candidate]:
+def _vectors(case: Case, groups: list[Geometry], why: str, *, hot: bool) -> Iterator[Candidate]:
     """Yield groups of one width, from the one with the most vectors to the one with the fewest."""
     ssa, registers = case.ssa, case.registers
     if sum_chains.exceeds_registers(ssa, registers):
-        found = [g for g in found if g.vectors <= _CROWDED_VECTORS] or found[:1]
-    for geometry in reversed(found[1:]):
+        groups = [g for g in groups if g.vectors <= _CROWDED_VECTORS] or groups[:1]
+    for geometry in reversed(groups[1:]):
         against = _against(ssa, geometry, registers, hot=hot)
         if not against and not wait_points.is_legal_geometry(ssa, geometry):
             against = _MAY_PART
         yield Candidate(plan_of(geometry), why, against)
-    yield Candidate(plan_of(found[0]), why)
+    yield Candidate(plan_of(groups[0]), why)
 
 
 def _against(ssa: SsaFunction, geometry: Geometry, registers: int, *, hot: bool) -> str:

@@ -20,7 +20,7 @@ def split(ssa: SsaFunction) -> None:
     the wide product are replaced, because a product that was computed once must not move into a
     loop.
     """
-    taken: set[Value] = set()
+    replaced_values: set[Value] = set()
     for block in ssa.blocks.values():
         for node in block.nodes:
             if not isinstance(node, Operation) or not _is_cut(node):
@@ -29,11 +29,11 @@ def split(ssa: SsaFunction) -> None:
             if product is None or ssa.block_of[results_of(product)[0]] != block.index:
                 continue
             node.instruction = replace(product.instruction, mode=mode, dsts=node.instruction.dsts)
-            taken |= {source for source in node.sources if isinstance(source, Value)}
-            taken |= set(results_of(product))
+            replaced_values |= {source for source in node.sources if isinstance(source, Value)}
+            replaced_values |= set(results_of(product))
             node.sources = product.sources
-    if taken:
-        _drop(ssa, taken)
+    if replaced_values:
+        _drop(ssa, replaced_values)
 
 
 def _is_cut(node: Operation) -> bool:

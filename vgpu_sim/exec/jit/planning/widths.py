@@ -19,10 +19,10 @@ def shapes(ssa: SsaFunction, block: Block, vector_bits: int) -> list[tuple[int, 
     """Return the legal vector widths, each with its padding. The width and padding with the most
     active lanes come first.
     """
-    found = _shapes(block, min(geometries.MAX_WIDTH, vector_bits // 32))
+    padded_widths = _shapes(block, min(geometries.MAX_WIDTH, vector_bits // 32))
     if wait_points.has_local_memory(ssa):
-        return [(width, padding) for width, padding in found if padding == Padding.NONE]
-    return found
+        return [(width, padding) for width, padding in padded_widths if padding == Padding.NONE]
+    return padded_widths
 
 
 def _shapes(block: Block, widest: int) -> list[tuple[int, Padding]]:
@@ -42,13 +42,15 @@ def _shapes(block: Block, widest: int) -> list[tuple[int, Padding]]:
 
 
 def geometries_within_size(
-    block: Block, width: int, padding: Padding, nodes: int, most: int
+    block: Block, width: int, padding: Padding, nodes: int, size_limit: int
 ) -> list[geometries.Geometry]:
-    """Return the geometries with this width and padding whose code size is at most ``most``, the
-    smallest group first.
+    """Return the geometries with this width and padding whose code size is at most ``size_limit``,
+    the smallest group first.
 
     ``nodes`` is the code size of one vector.
     """
     legal = geometries.legal_geometries(block)
-    found = (g for g in legal if g.width == width and g.padding == padding)
-    return sorted((g for g in found if g.vectors * nodes <= most), key=lambda g: g.vectors)
+    candidates = (g for g in legal if g.width == width and g.padding == padding)
+    return sorted(
+        (g for g in candidates if g.vectors * nodes <= size_limit), key=lambda g: g.vectors
+    )

@@ -46,34 +46,36 @@ class _Divergence:
 def _divergences(analysis: Analysis, alone: set[int]) -> list[_Divergence]:
     """Return all divergences, except in blocks of ``alone``, which a single lane executes."""
     graph, divergence, order = analysis.ssa.graph, analysis.divergence, analysis.order
-    found = []
+    divergences = []
     for branch in divergence.branches - alone:
         ways = tuple((branch, target) for target in graph.blocks[branch].successors)
-        around = [other for other, body in graph.loops.items() if branch in body]
-        found.append(_Divergence(ways, frozenset(blocks_until_join(graph, order, ways, around))))
+        around = [outer_header for outer_header, body in graph.loops.items() if branch in body]
+        divergences.append(
+            _Divergence(ways, frozenset(blocks_until_join(graph, order, ways, around)))
+        )
     for header in divergence.loops - alone:
         body = graph.loops[header]
         ways = tuple(_ways_out(graph, body))
-        around = [other for other, outer in graph.loops.items() if body < outer]
-        found.append(
+        around = [outer_header for outer_header, outer in graph.loops.items() if body < outer]
+        divergences.append(
             _Divergence(ways, frozenset(blocks_until_join(graph, order, ways, around)), body)
         )
-    return found
+    return divergences
 
 
 def _elsewhere(graph: Cfg, header: int, divergences: Iterable[_Divergence]) -> set[int]:
     """Return the blocks at which lanes outside the loop of ``header`` would continue."""
-    found: set[int] = set()
+    continuations: set[int] = set()
     for divergence in divergences:
         if header in divergence.body:
-            found.update(target for _, target in divergence.ways)
+            continuations.update(target for _, target in divergence.ways)
         elif header in divergence.blocks:
-            found.update(
+            continuations.update(
                 target
                 for source, target in divergence.ways
                 if graph.dominates(target, source) or not graph.dominates(target, header)
             )
-    return found - {graph.exit}
+    return continuations - {graph.exit}
 
 
 def _ways_out(graph: Cfg, body: frozenset[int]) -> list[tuple[int, int]]:
@@ -87,7 +89,7 @@ def _ways_out(graph: Cfg, body: frozenset[int]) -> list[tuple[int, int]]:
 
 def _may_be_awaited(ssa: SsaFunction, blocks: set[int]) -> bool:
     """Return whether lanes that continue at ``blocks`` may write shared state before they wait."""
-    pending, seen = list(blocks), set(blocks)
+    pending, visited = list(blocks), set(blocks)
     while pending:
         block = pending.pop()
         for node in ssa.blocks[block].nodes:
@@ -97,8 +99,8 @@ def _may_be_awaited(ssa: SsaFunction, blocks: set[int]) -> bool:
                 if EFFECTS[node.instruction.op].stops and node.guard is None:
                     break
         else:
-            following = {t for t in ssa.blocks[block].successors if t in ssa.blocks} - seen
-            seen |= following
+            following = {t for t in ssa.blocks[block].successors if t in ssa.blocks} - visited
+            visited |= following
             pending += following
     return False
 
@@ -113,7 +115,7 @@ def _lone_blocks(analysis: Analysis) -> set[int]:
     Such a block follows a test like ``thread == number``.
     """
     graph = analysis.ssa.graph
-    found: set[int] = set()
+    lone_blocks: set[int] = set()
     for block in analysis.ssa.blocks.values():
         condition = block.condition
         if condition is None or not isinstance(condition.value, Value):
@@ -125,10 +127,12 @@ def _lone_blocks(analysis: Analysis) -> set[int]:
         target = block.successors[int((relation is Compare.NE) != condition.negated)]
         if target == graph.exit:
             continue
-        before = set(graph.blocks[target].predecessors) - {block.index}
-        if all(graph.dominates(target, other) for other in before):
-            found |= {other for other in analysis.order if graph.dominates(target, other)}
-    return found
+        predecessors = set(graph.blocks[target].predecessors) - {block.index}
+        if all(graph.dominates(target, predecessor) for predecessor in predecessors):
+            lone_blocks |= {
+                dominated for dominated in analysis.order if graph.dominates(target, dominated)
+            }
+    return lone_blocks
 
 
 def _chosen_lane(analysis: Analysis, node: Phi | Node, block: int) -> Compare | None:
@@ -140,8 +144,8 @@ def _chosen_lane(analysis: Analysis, node: Phi | Node, block: int) -> Compare | 
         return None
     sources, compare, bits = relation
     shapes = [analysis.shape(source, block, bits) for source in sources]
-    for mine, other in (shapes, shapes[::-1]):
-        if isinstance(other, Affine) and other.uniform and isinstance(mine, Affine):
+    for mine, bound_shape in (shapes, shapes[::-1]):
+        if isinstance(bound_shape, Affine) and bound_shape.uniform and isinstance(mine, Affine):
             lanes = {
                 (offset + mine.stride * lane) % (1 << bits)
                 for offset in mine.offsets

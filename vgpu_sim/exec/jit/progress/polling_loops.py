@@ -111,8 +111,8 @@ class _Loop:
             relation = equality(self._ssa.definition[condition.value])
             if relation is None or set(relation[0]) != pair or not self._in_every_iteration(block):
                 continue
-            way = int((relation[1] is Compare.NE) != condition.negated)
-            if self._ssa.blocks[block].successors[way] not in self._body:
+            exit_index = int((relation[1] is Compare.NE) != condition.negated)
+            if self._ssa.blocks[block].successors[exit_index] not in self._body:
                 return True
         return False
 
@@ -127,10 +127,10 @@ class _Loop:
 
     def _above(self, block: int) -> frozenset[int]:
         """Return the blocks of the loop that dominate ``block``, itself included."""
-        found = [block]
-        while found[-1] != self._header:
-            found.append(self._graph.idom[found[-1]])
-        return frozenset(found)
+        dominators = [block]
+        while dominators[-1] != self._header:
+            dominators.append(self._graph.idom[dominators[-1]])
+        return frozenset(dominators)
 
     def _stops(self, block: int) -> bool:
         return any(
@@ -154,9 +154,9 @@ class _Loop:
     def _deciding(self) -> set[Node | Phi]:
         """Return all nodes of the loop on which its exit depends."""
         pending: list[Source] = []
-        found: set[Node | Phi] = set()
+        deciding_nodes: set[Node | Phi] = set()
         visited: set[int] = set()
-        stores = dict(self._stores)  # those that no node of `found` may observe
+        stores = dict(self._stores)  # those that no node of `deciding_nodes` may observe
         followed: set[int] = set()
 
         def visit(blocks: Iterable[int]) -> None:
@@ -174,9 +174,9 @@ class _Loop:
             if not isinstance(source, Value) or self._ssa.block_of[source] not in self._body:
                 continue
             node = self._ssa.definition[source]
-            if node in found:
+            if node in deciding_nodes:
                 continue
-            found.add(node)
+            deciding_nodes.add(node)
             pending += sources_of(node)
             for store in self._found_by(node, stores):
                 pending += sources_of(store)
@@ -186,7 +186,7 @@ class _Loop:
                 if len(inside) > 1:
                     of_header = node.block == self._header
                     visit(self._body if of_header else self._before(node.block, followed))
-        return found
+        return deciding_nodes
 
     def _plain_stores(self) -> dict[Operation, int]:
         """Return the loop's plain stores with their blocks, if it reads what other threads
@@ -223,7 +223,7 @@ class _Loop:
         The predecessors of the blocks in ``followed`` were returned before, and need not be again.
         Those that are followed now are added, so that all calls together follow each block once.
         """
-        found: set[int] = set()
+        predecessors: set[int] = set()
         pending = [block]
         while pending:
             current = pending.pop()
@@ -231,16 +231,16 @@ class _Loop:
                 continue
             followed.add(current)
             inside = self._body.intersection(self._graph.blocks[current].predecessors)
-            found |= inside
+            predecessors |= inside
             pending += inside
-        return found
+        return predecessors
 
 
 def _aliases(ssa: SsaFunction) -> Aliases:
-    found = ssa.analyses.get(_aliases)
-    if not isinstance(found, Aliases):
-        found = ssa.analyses[_aliases] = Aliases(ssa)
-    return found
+    cached_aliases = ssa.analyses.get(_aliases)
+    if not isinstance(cached_aliases, Aliases):
+        cached_aliases = ssa.analyses[_aliases] = Aliases(ssa)
+    return cached_aliases
 
 
 def _reads(node: Node | Phi) -> bool:

@@ -60,8 +60,8 @@ def lanes_wait(ssa: SsaFunction, geometry: Geometry) -> bool:
     """Return whether lanes wait for lanes of their warp that are in other groups."""
     if geometry.span > 1:
         return False
-    others = any(node.instruction.op is not Op.ACTIVEMASK for _, node in collectives(ssa))
-    return others or bool(waiting_active_masks(ssa, geometry.block))
+    has_collectives = any(node.instruction.op is not Op.ACTIVEMASK for _, node in collectives(ssa))
+    return has_collectives or bool(waiting_active_masks(ssa, geometry.block))
 
 
 @functools.lru_cache(maxsize=4)
@@ -77,15 +77,15 @@ def waiting_active_masks(ssa: SsaFunction, block: Dimensions) -> frozenset[Opera
        ACTIVEMASK.
     2. The ACTIVEMASK follows a barrier at which all lanes of the warp have just met.
     """
-    found = {node: place for place, node in collectives(ssa) if _is_active_mask(node)}
-    met = _after_whole_warp_barriers(ssa, found.keys())
+    active_masks = {node: place for place, node in collectives(ssa) if _is_active_mask(node)}
+    met = _after_whole_warp_barriers(ssa, active_masks.keys())
     warps = (g for g in legal_geometries(block) if g.whole_warps and g.span > 1)
     warp = min(warps, key=lambda geometry: geometry.span, default=None)
-    if not found or warp is None:
+    if not active_masks or warp is None:
         return met
     partial = _partial_blocks(analyse(ssa, warp, assume_guards=False))
     alone = {place for place, _ in find(ssa)} | {
-        place for place, node in collectives(ssa) if node not in found
+        place for place, node in collectives(ssa) if node not in active_masks
     }
     graph = ssa.graph
     polls = set(polling_loops.polling_headers(ssa))
@@ -93,25 +93,29 @@ def waiting_active_masks(ssa: SsaFunction, block: Dimensions) -> frozenset[Opera
     behind = {place for begin in waits for place in _reachable(graph, begin, graph.exit)}
     away = behind | partial.keys()
     away |= {
-        place for place in found.values() if _waits_on_other_paths(graph, place, polls | alone)
+        place
+        for place in active_masks.values()
+        if _waits_on_other_paths(graph, place, polls | alone)
     }
-    return met | {node for node, place in found.items() if place not in away}
+    return met | {node for node, place in active_masks.items() if place not in away}
 
 
 def _waits_on_other_paths(graph: Cfg, block: int, waits: Iterable[int]) -> bool:
     """Return whether a lane that never reaches ``block`` may wait (``waits`` are the blocks with
     waits).
     """
-    others = _reachable(graph, graph.reverse_post_order[0], block)
+    other_blocks = _reachable(graph, graph.reverse_post_order[0], block)
     return any(
-        place in others and block not in _reachable(graph, place, graph.exit) for place in waits
+        place in other_blocks and block not in _reachable(graph, place, graph.exit)
+        for place in waits
     )
 
 
 def _after_whole_warp_barriers(
-    ssa: SsaFunction, found: Iterable[Operation]
+    ssa: SsaFunction, active_masks: Iterable[Operation]
 ) -> frozenset[Operation]:
-    """Return those of ``found`` that follow a barrier of the whole warp, at which all lanes meet.
+    """Return those of ``active_masks`` that follow a barrier of the whole warp, at which all lanes
+    meet.
 
     Lanes at different barriers with one mask meet as well. That is impossible if there is only
     one such barrier, or if each is passed at most once and of any two one dominates the other:
@@ -127,16 +131,16 @@ def _after_whole_warp_barriers(
         return frozenset()
     if len(barriers) > 1 and not _in_one_line(ssa.graph, [place for place, _ in barriers]):
         return frozenset()
-    wanted, answered = set(found), set()
+    mask_set, answered = set(active_masks), set()
     for block in ssa.blocks.values():
-        here = False
+        is_after_barrier = False
         for node in block.nodes:
             if not isinstance(node, Operation):
                 continue
-            if node in wanted:
-                answered |= {node} if here else set()
+            if node in mask_set:
+                answered |= {node} if is_after_barrier else set()
             elif EFFECTS[node.instruction.op].collective or EFFECTS[node.instruction.op].stops:
-                here = node.instruction.op is Op.BAR_WARP and _is_whole(node)
+                is_after_barrier = node.instruction.op is Op.BAR_WARP and _is_whole(node)
     return frozenset(answered)
 
 
@@ -154,7 +158,8 @@ def _in_one_line(graph: Cfg, places: Sequence[int]) -> bool:
     """Return whether of any two blocks one dominates the other, and none is in a cycle."""
     for place in places:
         if any(
-            place in _reachable(graph, way, graph.exit) for way in graph.blocks[place].successors
+            place in _reachable(graph, successor, graph.exit)
+            for successor in graph.blocks[place].successors
         ):
             return False
     pairs = itertools.combinations(set(places), 2)
@@ -219,11 +224,11 @@ def is_legal_geometry(ssa: SsaFunction, geometry: Geometry) -> bool:
     """
     if geometry.padding != Padding.NONE and has_local_memory(ssa):
         return False
-    found, meetings = list(find(ssa)), list(collectives(ssa))
+    wait_places, meetings = list(find(ssa)), list(collectives(ssa))
     if geometry.span == 1 or not (waits(ssa) or meetings):
         return True
     within_warps = geometry.linear and WARP_THREADS % geometry.span == 0
-    if found and needs_counting(ssa, geometry) and not within_warps:
+    if wait_places and needs_counting(ssa, geometry) and not within_warps:
         return False
     if meetings and not geometry.whole_warps:
         return False
@@ -231,7 +236,7 @@ def is_legal_geometry(ssa: SsaFunction, geometry: Geometry) -> bool:
     partial = _partial_blocks(analysis)
     if not all(_all_here(analysis, partial, block, node) for block, node in meetings):
         return False
-    for block, node in found:
+    for block, node in wait_places:
         if block in partial:
             return False
         if node.guard is not None and not analysis.is_uniform(node.guard, block):
@@ -308,21 +313,21 @@ def _blocks_with_several_paths(analysis: Analysis) -> set[int]:
         meet = graph.ipdom[branch]
         sides = [_reachable(graph, side, meet) for side in graph.blocks[branch].successors]
         for place, side in enumerate(sides):
-            for other in sides[place + 1 :]:
-                scattered |= side & other
+            for other_side in sides[place + 1 :]:
+                scattered |= side & other_side
     return scattered
 
 
 def _reachable(graph: Cfg, start: int, end: int) -> set[int]:
-    found: set[int] = set()
+    reached_blocks: set[int] = set()
     pending = [start]
     while pending:
         block = pending.pop()
-        if block in found or block in (end, graph.exit):
+        if block in reached_blocks or block in (end, graph.exit):
             continue
-        found.add(block)
+        reached_blocks.add(block)
         pending += graph.blocks[block].successors
-    return found
+    return reached_blocks
 
 
 def _partial_blocks(analysis: Analysis) -> dict[int, set[Cause]]:
@@ -339,7 +344,7 @@ def _partial_blocks(analysis: Analysis) -> dict[int, set[Cause]]:
             partial.setdefault(block, set()).add(("branch", branch))
     for header in divergence.loops:
         body = graph.loops[header]
-        around = [other for other, outer in graph.loops.items() if body < outer]
+        around = [outer_header for outer_header, outer in graph.loops.items() if body < outer]
         ways = [
             (block, target)
             for block in sorted(body)

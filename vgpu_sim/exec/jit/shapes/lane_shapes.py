@@ -170,8 +170,8 @@ class Algebra:
         if a is None or b is None:
             return None
         return tuple(
-            tuple(x + sign * y for x, y in zip(one, other, strict=True))
-            for one, other in zip(a, b, strict=True)
+            tuple(x + sign * y for x, y in zip(a_row, b_row, strict=True))
+            for a_row, b_row in zip(a, b, strict=True)
         )
 
     def evaluate(
@@ -186,8 +186,8 @@ class Algebra:
         numbers = [_uniform_number(shape, bits) for shape, bits in zip(shapes, widths, strict=True)]
         if None not in numbers:
             return ((function(*numbers),) * self.width,) * self.vectors
-        found = [self.lanes(shape, bits) for shape, bits in zip(shapes, widths, strict=True)]
-        rows = [row for row in found if row is not None]
+        operand_rows = [self.lanes(shape, bits) for shape, bits in zip(shapes, widths, strict=True)]
+        rows = [row for row in operand_rows if row is not None]
         return tuple(
             tuple(function(*(row[part][lane] for row in rows)) for lane in range(self.width))
             for part in range(self.vectors)

@@ -30,8 +30,8 @@ def add(a: Linear | None, b: Linear | None, sign: int = 1) -> Linear | None:
     terms = dict(a.terms)
     zeros = (0,) * len(a.own)
     for shared, factors in b.terms:
-        before = terms.get(shared, zeros)
-        terms[shared] = tuple(x + sign * y for x, y in zip(before, factors, strict=True))
+        earlier_factors = terms.get(shared, zeros)
+        terms[shared] = tuple(x + sign * y for x, y in zip(earlier_factors, factors, strict=True))
     own = tuple(x + sign * y for x, y in zip(a.own, b.own, strict=True))
     return _normal(a.bits, terms, own)
 
@@ -48,8 +48,8 @@ def multiply(a: Linear | None, b: Linear | None) -> Linear | None:
             return None
         if not y.terms:
             return _normal(x.bits, {s: _times(f, y.own) for s, f in x.terms}, _times(x.own, y.own))
-        (shared, factors), *others = y.terms
-        if others or set(factors) != {1} or any(y.own):
+        (shared, factors), *other_terms = y.terms
+        if other_terms or set(factors) != {1} or any(y.own):
             continue
         terms: dict[Shared, Lanes] = {Product(s, shared): f for s, f in x.terms}
         terms[shared] = x.own
@@ -94,19 +94,19 @@ def runs(a: Linear, first: int, width: int, lanes: list[int], step: int) -> list
     ``lanes`` are lanes of the vector that starts at lane ``first`` of the group. Return the first
     and last lane of each run, relative to the vector.
     """
-    found: list[tuple[int, int]] = []
+    lane_runs: list[tuple[int, int]] = []
     factors = [f for _, f in a.terms]
     for lane in lanes:
-        here = first + lane
-        if found:
-            start = first + found[-1][0]
-            together = found[-1][1] == lane - 1
-            together &= a.own[here] - a.own[start] == (here - start) * step
-            if together and all(f[here] == f[start] for f in factors):
-                found[-1] = (found[-1][0], lane)
+        position = first + lane
+        if lane_runs:
+            start = first + lane_runs[-1][0]
+            together = lane_runs[-1][1] == lane - 1
+            together &= a.own[position] - a.own[start] == (position - start) * step
+            if together and all(f[position] == f[start] for f in factors):
+                lane_runs[-1] = (lane_runs[-1][0], lane)
                 continue
-        found.append((lane, lane))
-    return found
+        lane_runs.append((lane, lane))
+    return lane_runs
 
 
 def _times(a: Lanes, b: Lanes) -> Lanes:
@@ -114,13 +114,13 @@ def _times(a: Lanes, b: Lanes) -> Lanes:
 
 
 def _normal(bits: int, terms: dict[Shared, Lanes], own: Lanes) -> Linear | None:
-    kept: list[tuple[Shared, Lanes]] = []
+    nonzero_terms: list[tuple[Shared, Lanes]] = []
     for shared, factors in terms.items():
         exact = tuple(to_signed(number, bits) for number in factors)
         if any(exact):
             if max(map(abs, exact)) > _MOST_FACTOR:
                 return None
-            kept.append((shared, exact))
-    if len(kept) > _MOST_TERMS:
+            nonzero_terms.append((shared, exact))
+    if len(nonzero_terms) > _MOST_TERMS:
         return None
-    return Linear(bits, tuple(kept), tuple(to_signed(number, bits) for number in own))
+    return Linear(bits, tuple(nonzero_terms), tuple(to_signed(number, bits) for number in own))

@@ -66,10 +66,10 @@ def _has(feature: str) -> bool:
 @functools.cache
 def _pairs_are_right() -> bool:
     """Execute VDPBF16PS on all test cases; return whether all results are as expected."""
-    found = execute([case[:3] for case in CASES])
+    results = execute([case[:3] for case in CASES])
     return all(
         have == want or (is_nan(have) and is_nan(want))
-        for have, (*_, want) in zip(found, CASES, strict=True)
+        for have, (*_, want) in zip(results, CASES, strict=True)
     )
 
 
@@ -92,14 +92,14 @@ def execute(operands: Sequence[tuple[int, ...]]) -> list[int]:
     session = llvm.session()
     tracker = builder.link(session, "dots")
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(tracker["dots"])
-    found: list[int] = []
+    results: list[int] = []
     for first in range(0, len(operands), _LANES):
         rows = operands[first : first + _LANES]
         columns = [_REGISTER(*(row[place] for row in rows)) for place in range(3)]
         result = _REGISTER()
         function(ctypes.byref(result), *(ctypes.byref(column) for column in columns))
-        found += result[: len(rows)]
-    return found
+        results += result[: len(rows)]
+    return results
 
 
 _TEXT: Final = f"""

@@ -31,8 +31,8 @@ def prefix_length(flags: str, lanes: int) -> int | None:
     """Return the number of set flags in a vector. Return None unless the vector is constant and the
     set flags are a prefix of it.
     """
-    found = parse_constant(flags, lanes)
-    if found is None:
+    constant_flags = parse_constant(flags, lanes)
+    if constant_flags is None:
         return None
-    count = sum(found)
-    return count if all(found[:count]) else None
+    count = sum(constant_flags)
+    return count if all(constant_flags[:count]) else None

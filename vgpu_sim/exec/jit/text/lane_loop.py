@@ -49,17 +49,17 @@ def emit_for_lanes(
         emit_lane_loop(text, lanes, [], body)
         return
     every = text.let(f"icmp eq {integer(text.width)} {text.let(_pack(text, lanes))}, -1")
-    full, some, after = (text.label(hint) for hint in ("all", "some", "served"))
-    text.branch(every, full, some)
+    full, partial_label, end_label = (text.label(hint) for hint in ("all", "some", "served"))
+    text.branch(every, full, partial_label)
     text.begin(full, follows=True)
     with text.known.open_scope():
         straight()
-        text.jump(after)
-    text.begin(some, follows=True)
+        text.jump(end_label)
+    text.begin(partial_label, follows=True)
     with text.known.open_scope():
         emit_lane_loop(text, lanes, [], body)
-        text.jump(after)
-    text.begin(after, follows=True)
+        text.jump(end_label)
+    text.begin(end_label, follows=True)
     text.known.invalidate_loads()
 
 
@@ -84,8 +84,8 @@ def _lane(text: Text, lane: int) -> LaneOf:
 
 
 def _element(text: Text, vector: str, scalar: str, index: str, *, wide: bool) -> str:
-    found = text.let(f"extractelement {text.type_of(scalar, vector=True)} {vector}, i64 {index}")
-    return text.let(f"sext i32 {found} to i64") if wide else found
+    element = text.let(f"extractelement {text.type_of(scalar, vector=True)} {vector}, i64 {index}")
+    return text.let(f"sext i32 {element} to i64") if wide else element
 
 
 def _of_pair(text: Text, vector: str, lane: int) -> str:
@@ -111,19 +111,19 @@ def emit_lane_loop(text: Text, lanes: str | None, scalars: Sequence[str], body: 
     width = text.width
     bits = integer(width)
     types = [text.type_of(scalar, vector=True) for scalar in scalars]
-    rest = "-1" if lanes is None else text.let(_pack(text, lanes))
+    initial_mask = "-1" if lanes is None else text.let(_pack(text, lanes))
     if width == 1 and lanes is None:
-        rest = "true"
+        initial_mask = "true"
     text.known.invalidate_loads()  # a previous lane's iteration may have stored
-    before, head, inside, after = (
+    origin, head, inside, end_label = (
         text.block_label,
         *(text.label(hint) for hint in ("lanes", "lane", "served")),
     )
     text.jump(head)
     text.begin(head, follows=True)
     places = [text.reserve() for _ in range(1 + len(scalars))]
-    left, *held = (text.name() for _ in places)
-    text.branch(text.let(f"icmp ne {bits} {left}, {_zero(width)}"), inside, after)
+    left, *phi_vectors = (text.name() for _ in places)
+    text.branch(text.let(f"icmp ne {bits} {left}, {_zero(width)}"), inside, end_label)
     text.begin(inside, follows=True)
     with text.known.open_scope():
         if width == 1:
@@ -135,10 +135,12 @@ def emit_lane_loop(text: Text, lanes: str | None, scalars: Sequence[str], body: 
         def lane_of(vector: str, scalar: str, *, wide: bool = False) -> str:
             return _element(text, vector, scalar, index, wide=wide)
 
-        found = body(lane_of)
-        now = [
+        lane_values = body(lane_of)
+        updated_vectors = [
             text.let(f"insertelement {type_} {vector}, {scalar} {value}, i64 {index}")
-            for type_, vector, scalar, value in zip(types, held, scalars, found, strict=True)
+            for type_, vector, scalar, value in zip(
+                types, phi_vectors, scalars, lane_values, strict=True
+            )
         ]
         following = _zero(width)
         if width > 1:
@@ -146,14 +148,14 @@ def emit_lane_loop(text: Text, lanes: str | None, scalars: Sequence[str], body: 
             following = text.let(f"and {bits} {left}, {lower}")
         end = text.block_label
         text.jump(head)
-    text.begin(after, follows=True)
-    ways = [(rest, following), *(("zeroinitializer", vector) for vector in now)]
+    text.begin(end_label, follows=True)
+    ways = [(initial_mask, following), *(("zeroinitializer", vector) for vector in updated_vectors)]
     for place, name, type_, (start, step) in zip(
-        places, (left, *held), (bits, *types), ways, strict=True
+        places, (left, *phi_vectors), (bits, *types), ways, strict=True
     ):
-        text.fill(place, name, type_, [(start, before), (step, end)])
+        text.fill(place, name, type_, [(start, origin), (step, end)])
     text.known.invalidate_loads()
-    return held
+    return phi_vectors
 
 
 def _zero(width: int) -> str:

@@ -68,16 +68,16 @@ class MaskWriter:
 
     def lanes_in_both(self, a: str, b: str) -> str:
         """Return the lanes that are set in both vectors of flags."""
-        for one, other in ((self._constant_flags(a), b), (self._constant_flags(b), a)):
-            if one is not None and len(set(one)) == 1:
-                return other if one[0] else folding.format_constant(one)
+        for flags, operand in ((self._constant_flags(a), b), (self._constant_flags(b), a)):
+            if flags is not None and len(set(flags)) == 1:
+                return operand if flags[0] else folding.format_constant(flags)
         return self._let("and", a, b)
 
     def lanes_in_either(self, a: str, b: str) -> str:
         """Return the lanes that are set in at least one of two vectors of flags."""
-        for one, other in ((self._constant_flags(a), b), (self._constant_flags(b), a)):
-            if one is not None and len(set(one)) == 1:
-                return folding.format_constant(one) if one[0] else other
+        for flags, operand in ((self._constant_flags(a), b), (self._constant_flags(b), a)):
+            if flags is not None and len(set(flags)) == 1:
+                return folding.format_constant(flags) if flags[0] else operand
         return self._let("or", a, b)
 
     def without(self, a: str, b: str) -> str:
@@ -92,11 +92,13 @@ class MaskWriter:
         return folding.parse_constant(lanes, self._text.width)
 
     def _let(self, operation: str, a: str, b: str) -> str:
-        one, other = self._constant_flags(a), self._constant_flags(b)
-        if one is None or other is None:
+        a_flags, b_flags = self._constant_flags(a), self._constant_flags(b)
+        if a_flags is None or b_flags is None:
             return self._text.let(f"{operation} {self._type} {a}, {b}")
         function = {"and": bool.__and__, "or": bool.__or__, "xor": bool.__xor__}[operation]
-        return folding.format_constant([function(x, y) for x, y in zip(one, other, strict=True)])
+        return folding.format_constant(
+            [function(x, y) for x, y in zip(a_flags, b_flags, strict=True)]
+        )
 
     def narrow(self, mask: Mask, condition: str) -> Mask:
         """Return the lanes of ``mask`` if the scalar ``condition`` is true, else no lanes."""
@@ -119,8 +121,8 @@ class MaskWriter:
             return Mask(first.vector, joined)
         flats = [self.flat(mask) for mask in masks]
         lanes = flats[0]
-        for other in flats[1:]:
-            lanes = tuple(self.lanes_in_either(a, b) for a, b in zip(lanes, other, strict=True))
+        for flat in flats[1:]:
+            lanes = tuple(self.lanes_in_either(a, b) for a, b in zip(lanes, flat, strict=True))
         return Mask(lanes)
 
     def any_lane(self, lanes: str) -> str:
@@ -141,14 +143,14 @@ class MaskWriter:
         joined = mask.vector[0]
         for lanes in mask.vector[1:]:
             joined = self.lanes_in_either(joined, lanes)
-        found = self.any_lane(joined)
-        if mask.scalar is None or found == "false":
-            return found
-        return self._text.let(f"and i1 {mask.scalar}, {found}")
+        flag = self.any_lane(joined)
+        if mask.scalar is None or flag == "false":
+            return flag
+        return self._text.let(f"and i1 {mask.scalar}, {flag}")
 
     def _reduce(self, operation: str, lanes: str) -> str:
-        found = self._constant_flags(lanes)
-        if found is not None:
-            return "true" if (any(found) if operation == "or" else all(found)) else "false"
+        flags = self._constant_flags(lanes)
+        if flags is not None:
+            return "true" if (any(flags) if operation == "or" else all(flags)) else "false"
         name = f"llvm.vector.reduce.{operation}.v{self._text.width}i1"
         return self._text.call("i1", name, (self._type, lanes))

@@ -62,11 +62,11 @@ class AvailableExpressions:
     @contextmanager
     def keep_loads(self) -> Iterator[None]:
         """Within the ``with`` block, writes do not invalidate loads, which read other memory."""
-        before = self._epoch
+        outer_epoch = self._epoch
         try:
             yield
         finally:
-            self._epoch = before
+            self._epoch = outer_epoch
 
     def forget(self) -> None:
         """Forget all expressions except the lasting ones. This is necessary before code that has

@@ -159,9 +159,9 @@ class Text:
         if not digits.isdecimal() or not number.startswith("%"):
             return None
         number, away = number.removesuffix(","), int(distance)
-        number, before = self._distances.get(number, (number, 0))
+        number, earlier_distance = self._distances.get(number, (number, 0))
         bits = int(type_.removeprefix("i"))
-        away = (away + before) % (1 << bits)
+        away = (away + earlier_distance) % (1 << bits)
         return number, away - (away >> bits - 1 << bits), type_
 
     def _read_for_others(self, place: int, touching: Touched) -> None:
@@ -229,8 +229,14 @@ class Text:
         """Write an instruction that prefetches the cache line at ``pointer`` into the data cache.
         The line is expected to be read repeatedly.
         """
-        hints = ("i32", "0"), ("i32", "3"), ("i32", "1")
-        self.call("void", "llvm.prefetch.p0", ("ptr", pointer), *hints)
+        self.call(
+            "void",
+            "llvm.prefetch.p0",
+            ("ptr", pointer),
+            ("i32", "0"),
+            ("i32", "3"),
+            ("i32", "1"),
+        )
 
     def intrinsic(self, stem: str, scalar: str, vector: bool, *values: str) -> str:
         """Call the intrinsic ``llvm.<stem>.<type>``. Its operands and its result have the same
@@ -320,10 +326,10 @@ class Text:
 
 def _touches(statement: str) -> bool:
     """Return whether an instruction reads or writes memory that may change."""
-    what = statement.partition(" = ")[2] if statement.startswith("%") else statement
-    if what.startswith("load "):
-        return "!invariant.load" not in what
-    return what.startswith("store ") or "@llvm.masked." in what
+    instruction = statement.partition(" = ")[2] if statement.startswith("%") else statement
+    if instruction.startswith("load "):
+        return "!invariant.load" not in instruction
+    return instruction.startswith("store ") or "@llvm.masked." in instruction
 
 
 def _phi(type_: str, ways: Iterable[tuple[str, str]]) -> str:

@@ -36,10 +36,10 @@ def group_tests(values: Values, node: Operation, assumed: OfGroup, coming: int) 
 
 def any_of(text: Text, tests: list[str]) -> str:
     """Return whether any of the tests is true."""
-    found = tests[0]
+    joined = tests[0]
     for test in tests[1:]:
-        found = text.let(f"or i1 {found}, {test}")
-    return found
+        joined = text.let(f"or i1 {joined}, {test}")
+    return joined
 
 
 def wraps_around(values: Values, source: Source, kind: DataType, further: int, part: int) -> str:
@@ -75,21 +75,21 @@ def _extended_tests(values: Values, node: Operation, assumed: Extended) -> Itera
         yield _leaves(values.text, number, *algebra.extent(shape), kind)
 
 
-def _leaves(text: Text, number: str, least: int, most: int, kind: DataType) -> str:
-    """Return whether the range from ``least`` to ``most`` above a value leaves its type."""
+def _leaves(text: Text, number: str, lowest: int, highest: int, kind: DataType) -> str:
+    """Return whether the range from ``lowest`` to ``highest`` above a value leaves its type."""
     narrow = integer(kind.bits)
-    if most - least >= 1 << kind.bits:
+    if highest - lowest >= 1 << kind.bits:
         return "true"
-    if least:
-        number = text.let(f"add {narrow} {number}, {constant(least, narrow)}")
-    relation, last = _last(kind, most - least)
+    if lowest:
+        number = text.let(f"add {narrow} {number}, {constant(lowest, narrow)}")
+    relation, last = _last(kind, highest - lowest)
     return text.let(f"icmp {relation} {narrow} {number}, {last}")
 
 
 def _last(kind: DataType, span: int) -> tuple[str, str]:
     """Return the relation and the last value to which ``span`` may be added without wrapping."""
-    most = (1 << (kind.bits - 1)) - 1 if kind.is_signed else (1 << kind.bits) - 1
-    return "sgt" if kind.is_signed else "ugt", constant(most - span, integer(kind.bits))
+    maximum = (1 << (kind.bits - 1)) - 1 if kind.is_signed else (1 << kind.bits) - 1
+    return "sgt" if kind.is_signed else "ugt", constant(maximum - span, integer(kind.bits))
 
 
 def _other_operand(values: Values, node: Operation, place: int, coming: int) -> str:
@@ -100,15 +100,15 @@ def _other_operand(values: Values, node: Operation, place: int, coming: int) -> 
     bound all lanes.
     """
     text, analysis = values.text, values.analysis
-    found = choices.comparison(analysis.ssa, node)
-    assert found is not None
-    test, inverse = found
+    comparison = choices.comparison(analysis.ssa, node)
+    assert comparison is not None
+    test, inverse = comparison
     compare, bits = test.instruction.compare, test.instruction.type.bits
     assert compare is not None
     a, b = (values.shape(source, bits) for source in test.sources[:2])
     related = choices.relation(compare, (a, b), holds=(place == 0) != inverse)
     assert related is not None
-    which, wanted = related
+    which, relation = related
     number, scalar, width = (a, b)[which], integer(bits), text.width
     lanes = [lane for lane in range(width * values.vectors) if coming >> lane & 1]
     if not lanes:
@@ -118,7 +118,7 @@ def _other_operand(values: Values, node: Operation, place: int, coming: int) -> 
         needed = [s for s in needed if s is not test.sources[which]]
         needed += number.linear.values_shared()
     if not linear_text.has_available_bases(values, needed):
-        return _by_lanes(values, node, coming, taken=place == 0)
+        return _by_lanes(values, node, coming, is_first_operand=place == 0)
     if isinstance(number, Affine):
         offsets, stride = number.offsets, number.stride
         away = [offsets[lane // width] + stride * (lane % width) for lane in lanes]
@@ -128,9 +128,9 @@ def _other_operand(values: Values, node: Operation, place: int, coming: int) -> 
         assert number.linear is not None
         away = [number.linear.own[lane] for lane in lanes]
         base = linear_text.of_lane(values, number.linear, 0)
-    least, most = min(away), max(away)
-    if most - least >> bits:
-        return _by_lanes(values, node, coming, taken=place == 0)
+    lowest, highest = min(away), max(away)
+    if highest - lowest >> bits:
+        return _by_lanes(values, node, coming, is_first_operand=place == 0)
     bound = values.read(test.sources[1 - which], scalar, Form.BASE, 0)
 
     def offset_base(distance: int) -> str:
@@ -138,24 +138,24 @@ def _other_operand(values: Values, node: Operation, place: int, coming: int) -> 
             return base
         return text.let(f"add {scalar} {base}, {constant(to_signed(distance, bits), scalar)}")
 
-    first = offset_base(least)
-    if wanted is Compare.NE:
+    first = offset_base(lowest)
+    if relation is Compare.NE:
         distance = text.let(f"sub {scalar} {bound}, {first}")
-        return text.let(f"icmp ule {scalar} {distance}, {constant(most - least, scalar)}")
+        return text.let(f"icmp ule {scalar} {distance}, {constant(highest - lowest, scalar)}")
     sign = "s" if test.instruction.type.is_signed else "u"
-    last = offset_base(most)
+    last = offset_base(highest)
     wraps = text.let(f"icmp {sign}lt {scalar} {last}, {first}")
     beyond, end = {
         Compare.LT: ("ge", last),
         Compare.LE: ("gt", last),
         Compare.GT: ("le", first),
         Compare.GE: ("lt", first),
-    }[wanted]
+    }[relation]
     outside = text.let(f"icmp {sign}{beyond} {scalar} {end}, {bound}")
     return text.let(f"or i1 {wraps}, {outside}")
 
 
-def _by_lanes(values: Values, node: Operation, coming: int, *, taken: bool) -> str:
+def _by_lanes(values: Values, node: Operation, coming: int, *, is_first_operand: bool) -> str:
     """Emit a test of the select's condition lane by lane.
 
     It is needed if the comparison's operands are not available, or if the first and last lane do
@@ -163,12 +163,12 @@ def _by_lanes(values: Values, node: Operation, coming: int, *, taken: bool) -> s
     """
     text = values.text
     type_, width = text.type_of("i1", vector=True), text.width
-    others = ""
+    joined_flags = ""
     for part in range(values.vectors):
         flags = values.read(node.sources[2], "i1", Form.VECTOR, part)
-        if taken:
+        if is_first_operand:
             flags = values.invert(flags, vector=True)
         lanes = text.lanes("i1", (coming >> part * width + lane & 1 for lane in range(width)))
         flags = text.let(f"and {type_} {flags}, {lanes}")
-        others = text.let(f"or {type_} {others}, {flags}") if others else flags
-    return text.call("i1", f"llvm.vector.reduce.or.v{width}i1", (type_, others))
+        joined_flags = text.let(f"or {type_} {joined_flags}, {flags}") if joined_flags else flags
+    return text.call("i1", f"llvm.vector.reduce.or.v{width}i1", (type_, joined_flags))

@@ -55,7 +55,7 @@ class Bounds:
             ):
                 continue
             self._values.block = block
-            if self.can_test(condition, wanted=inner == ways[0]):
+            if self.can_test(condition, outcome=inner == ways[0]):
                 return inner
         return None
 
@@ -69,20 +69,20 @@ class Bounds:
             for op in operations
         )
 
-    def can_test(self, condition: Condition, *, wanted: bool) -> bool:
+    def can_test(self, condition: Condition, *, outcome: bool) -> bool:
         """Return whether a test of this condition can be emitted with ``all_lanes``."""
-        return self._can_test_source(condition.value, wanted != condition.negated, _DEPTH)
+        return self._can_test_source(condition.value, outcome != condition.negated, _DEPTH)
 
-    def all_lanes(self, condition: Condition, *, wanted: bool) -> str:
-        """Return an i1 that is true only if ``condition`` equals ``wanted`` in each lane of a
+    def all_lanes(self, condition: Condition, *, outcome: bool) -> str:
+        """Return an i1 that is true only if ``condition`` equals ``outcome`` in each lane of a
         group.
 
-        If an index wraps around, the i1 may be false although ``condition`` equals ``wanted`` in
+        If an index wraps around, the i1 may be false although ``condition`` equals ``outcome`` in
         all lanes.
         """
-        return self._all(condition.value, wanted != condition.negated)
+        return self._all(condition.value, outcome != condition.negated)
 
-    def _comparison(self, source: Source, wanted: bool) -> tuple[Operation, Compare] | None:
+    def _comparison(self, source: Source, outcome: bool) -> tuple[Operation, Compare] | None:
         node = self._definition(source)
         if node is None or node.instruction.op is not Op.SETP:
             return None
@@ -92,19 +92,19 @@ class Bounds:
         compare = instruction.compare
         if instruction.type.bits != _BITS or compare not in NEGATED:
             return None
-        true = (source is node.results[0]) == wanted
+        true = (source is node.results[0]) == outcome
         return node, compare if true else NEGATED[compare]
 
-    def _can_test_source(self, source: Source, wanted: bool, depth: int) -> bool:
+    def _can_test_source(self, source: Source, outcome: bool, depth: int) -> bool:
         if self._uniform(source):
             return True
-        parts = self._parts(source, wanted)
+        parts = self._parts(source, outcome)
         if parts is not None:
             return depth > 0 and all(self._can_test_source(s, flag, depth - 1) for s, flag in parts)
-        found = self._comparison(source, wanted)
-        if found is None:
+        comparison = self._comparison(source, outcome)
+        if comparison is None:
             return False
-        operands = found[0].sources[:2]
+        operands = comparison[0].sources[:2]
         if any(isinstance(s, Value) and s.bits != _BITS for s in operands):
             return False
         shapes = [self._values.shape(operand, _BITS) for operand in operands]
@@ -112,23 +112,23 @@ class Bounds:
         if len(affine) < 2 or sum(shape.uniform for shape in affine) != 1:
             return False
         unknown = any(shape.constant is None for shape in affine)
-        return unknown and found[1] is not Compare.EQ
+        return unknown and comparison[1] is not Compare.EQ
 
-    def _all(self, source: Source, wanted: bool) -> str:
+    def _all(self, source: Source, outcome: bool) -> str:
         text, values = self._text, self._values
         if self._uniform(source):
             flag = values.read(source, "i1", Form.BASE, 0)
-            return flag if wanted else values.invert(flag, vector=False)
-        parts = self._parts(source, wanted)
+            return flag if outcome else values.invert(flag, vector=False)
+        parts = self._parts(source, outcome)
         if parts is not None:
             flags = [self._all(part, flag) for part, flag in parts]
             joined = flags[0]
             for flag in flags[1:]:
                 joined = text.let(f"and i1 {joined}, {flag}")
             return joined
-        found = self._comparison(source, wanted)
-        assert found is not None
-        node, compare = found
+        comparison = self._comparison(source, outcome)
+        assert comparison is not None
+        node, compare = comparison
         index, limit = node.sources[:2]
         shape = values.shape(index, _BITS)
         assert isinstance(shape, Affine)
@@ -147,28 +147,28 @@ class Bounds:
         base = text.let(f"{extend} i32 {values.read(index, 'i32', Form.BASE, 0)} to i64")
         bound = text.let(f"{extend} i32 {values.read(limit, 'i32', Form.BASE, 0)} to i64")
         low, high = values.analysis.algebra.extent(shape)
-        least, greatest = (text.let(f"add i64 {base}, {step}") for step in (low, high))
+        lowest, greatest = (text.let(f"add i64 {base}, {step}") for step in (low, high))
         below, above = (-(1 << 31), 1 << 31) if type_.is_signed else (0, 1 << 32)
 
         def holds(relation: str, a: str, b: str | int) -> str:
             return text.let(f"icmp {relation} i64 {a}, {b}")
 
-        down, up = holds("sge", least, below), holds("slt", greatest, above)
+        down, up = holds("sge", lowest, below), holds("slt", greatest, above)
         match compare:
             case Compare.LT | Compare.LE:
                 inside = holds("slt" if compare is Compare.LT else "sle", greatest, bound)
                 return text.let(f"and i1 {inside}, {down}") if low < 0 else inside
             case Compare.GT | Compare.GE:
-                inside = holds("sgt" if compare is Compare.GT else "sge", least, bound)
+                inside = holds("sgt" if compare is Compare.GT else "sge", lowest, bound)
                 return text.let(f"and i1 {inside}, {up}") if high > 0 else inside
             case _:
                 apart = text.let(
-                    f"or i1 {holds('slt', greatest, bound)}, {holds('sgt', least, bound)}"
+                    f"or i1 {holds('slt', greatest, bound)}, {holds('sgt', lowest, bound)}"
                 )
                 exact = text.let(f"and i1 {down}, {up}")
                 return text.let(f"and i1 {apart}, {exact}")
 
-    def _parts(self, source: Source, wanted: bool) -> list[tuple[Source, bool]] | None:
+    def _parts(self, source: Source, outcome: bool) -> list[tuple[Source, bool]] | None:
         """Return the predicates, with their required values, that imply the required one of
         ``source``.
         """
@@ -180,10 +180,10 @@ class Bounds:
             return None
         if instruction.type is not DataType.PRED:
             return None
-        if instruction.op is (Op.AND if wanted else Op.OR):
-            return [(operand, wanted) for operand in node.sources]
+        if instruction.op is (Op.AND if outcome else Op.OR):
+            return [(operand, outcome) for operand in node.sources]
         if instruction.op is Op.NOT:
-            return [(node.sources[0], not wanted)]
+            return [(node.sources[0], not outcome)]
         return None
 
     def _definition(self, source: Source) -> Operation | None:

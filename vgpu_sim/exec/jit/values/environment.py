@@ -75,8 +75,8 @@ def storage_types(ssa: SsaFunction, nans: NanPlan) -> dict[Value, str]:
     while changed:
         changed = False
         for result, sources in passive:
-            held = {types[source] for source in sources if isinstance(source, Value)}
-            floats = {t for t in held & set(FLOATS.values()) if BITS[t] == result.bits}
+            source_types = {types[source] for source in sources if isinstance(source, Value)}
+            floats = {t for t in source_types & set(FLOATS.values()) if BITS[t] == result.bits}
             if floats and types[result] not in FLOATS.values():
                 types[result] = floats.pop()
                 changed = True
@@ -109,8 +109,10 @@ class Scope:
     or rolled back.
     """
 
-    def __init__(self, held: dict[Value, Held], journal: list[tuple[Value, Held | None]]) -> None:
-        self._held = held
+    def __init__(
+        self, held_values: dict[Value, Held], journal: list[tuple[Value, Held | None]]
+    ) -> None:
+        self._held = held_values
         self._journal = journal
         self._begin = len(journal)
 
@@ -124,11 +126,11 @@ class Scope:
     def roll_back(self) -> None:
         """Restore the values that were held at the start of the scope."""
         while len(self._journal) > self._begin:
-            value, before = self._journal.pop()
-            if before is None:
+            value, earlier_value = self._journal.pop()
+            if earlier_value is None:
                 self._held.pop(value, None)
             else:
-                self._held[value] = before
+                self._held[value] = earlier_value
 
 
 class Values:
@@ -171,15 +173,17 @@ class Values:
         made canonical.
         """
         if form is Form.VECTOR:
-            value, held = self._vector(source, type_, part)
+            value, held_type = self._vector(source, type_, part)
         elif form is Form.SCALAR:
-            value, held = self._scalar(source, type_, part)
+            value, held_type = self._scalar(source, type_, part)
         else:
-            value, held = self._base(source, type_)
+            value, held_type = self._base(source, type_)
         vector = form is Form.VECTOR
         if clean and isinstance(source, Value) and source in self._nans.dirty:
-            value, held = self.canonicalise_nans(value, held, self._nans.dirty[source], vector)
-        return self.cast(value, held, type_, vector)
+            value, held_type = self.canonicalise_nans(
+                value, held_type, self._nans.dirty[source], vector
+            )
+        return self.cast(value, held_type, type_, vector)
 
     def condition(self, condition: Condition, form: Form, part: int = 0) -> str:
         """Return the value of a guard as i1. The value is inverted if the guard is negated."""
@@ -213,10 +217,12 @@ class Values:
         vector = vectors or self.form_of(result) is Form.VECTOR
         self.record_held(result, Held(names, self.types[result], vector))
 
-    def record_held(self, value: Value, held: Held) -> None:
-        """Record ``held`` as the LLVM values that hold the SSA value ``value`` from now on."""
+    def record_held(self, value: Value, held_value: Held) -> None:
+        """Record ``held_value`` as the LLVM values that hold the SSA value ``value`` from now
+        on.
+        """
         self._journal.append((value, self.held.get(value)))
-        self.held[value] = held
+        self.held[value] = held_value
 
     def mark(self) -> Scope:
         """Return a new scope, which records changes of held values from now on. Expressions that
@@ -254,38 +260,38 @@ class Values:
         count = 1 if form is Form.BASE else self.vectors
         return tuple(self.read(source, type_, form, part, clean=clean) for part in range(count))
 
-    def cast(self, value: str, held: str, wanted: str, vector: bool) -> str:
-        """Convert ``value`` from type ``held`` to type ``wanted``: bitcast, truncate or
+    def cast(self, value: str, source_type: str, target_type: str, vector: bool) -> str:
+        """Convert ``value`` from type ``source_type`` to type ``target_type``: bitcast, truncate or
         zero-extend.
         """
-        if held == wanted:
+        if source_type == target_type:
             return value
-        if BITS[held] == BITS[wanted]:
-            return self._convert("bitcast", value, held, wanted, vector)
-        if not held.startswith("i"):
-            value = self._convert("bitcast", value, held, integer(BITS[held]), vector)
-            held = integer(BITS[held])
-        through = integer(BITS[wanted])
-        operation = "trunc" if BITS[held] > BITS[wanted] else "zext"
-        if held == "i1" and vector:
+        if BITS[source_type] == BITS[target_type]:
+            return self._convert("bitcast", value, source_type, target_type, vector)
+        if not source_type.startswith("i"):
+            value = self._convert("bitcast", value, source_type, integer(BITS[source_type]), vector)
+            source_type = integer(BITS[source_type])
+        through = integer(BITS[target_type])
+        operation = "trunc" if BITS[source_type] > BITS[target_type] else "zext"
+        if source_type == "i1" and vector:
             value = self.text.flags_to_integers(value, through)
         else:
-            value = self._convert(operation, value, held, through, vector)
-        if through != wanted:
-            value = self._convert("bitcast", value, through, wanted, vector)
+            value = self._convert(operation, value, source_type, through, vector)
+        if through != target_type:
+            value = self._convert("bitcast", value, through, target_type, vector)
         return value
 
     def extend_to_storage(
-        self, value: str, held: str, result: Value, form: Form, *, signed: bool
+        self, value: str, source_type: str, result: Value, form: Form, *, signed: bool
     ) -> str:
-        """Extend ``value`` from the type ``held`` to the storage type of ``result``. If ``signed``,
-        sign-extend it, else zero-extend it.
+        """Extend ``value`` from the type ``source_type`` to the storage type of ``result``. If
+        ``signed``, sign-extend it, else zero-extend it.
         """
-        wanted, vector = self.types[result], form is Form.VECTOR
-        if signed and BITS[held] < result.bits:
-            value = self._convert("sext", value, held, integer(result.bits), vector)
-            held = integer(result.bits)
-        return self.cast(value, held, wanted, vector)
+        storage_type, vector = self.types[result], form is Form.VECTOR
+        if signed and BITS[source_type] < result.bits:
+            value = self._convert("sext", value, source_type, integer(result.bits), vector)
+            source_type = integer(result.bits)
+        return self.cast(value, source_type, storage_type, vector)
 
     def in_form(self, vector: str, scalar: str, form: Form) -> str:
         """Return ``vector`` in the form ``form``: the vector itself, or its first lane as a scalar.
@@ -296,9 +302,11 @@ class Values:
             return vector
         return self.text.let(f"extractelement {self.text.type_of(scalar, True)} {vector}, i64 0")
 
-    def _convert(self, operation: str, value: str, held: str, wanted: str, vector: bool) -> str:
+    def _convert(
+        self, operation: str, value: str, source_scalar: str, target_scalar: str, vector: bool
+    ) -> str:
         text = self.text
-        source, target = text.type_of(held, vector), text.type_of(wanted, vector)
+        source, target = text.type_of(source_scalar, vector), text.type_of(target_scalar, vector)
         return text.let(f"{operation} {source} {value} to {target}")
 
     def _base(self, source: Source, type_: str) -> tuple[str, str]:
@@ -312,8 +320,8 @@ class Values:
             if BITS[type_] <= source.bits:
                 return constant(shape.constant, type_), type_
             return constant(shape.constant, integer(source.bits)), integer(source.bits)
-        held = self.held[source]
-        return held.names[0], held.scalar
+        held_value = self.held[source]
+        return held_value.names[0], held_value.scalar
 
     def _cut(self, source: Value, type_: str, part: int | None) -> tuple[str, str]:
         """Read the scalar of a vector, or the base, of a value that is affine only when truncated.
@@ -332,8 +340,8 @@ class Values:
             return self._immediate(source, type_)
         shape = self._own_shape(source)
         if isinstance(shape, PerVector):
-            held = self.held[source]
-            return held.names[part], held.scalar
+            held_value = self.held[source]
+            return held_value.names[part], held_value.scalar
         if isinstance(shape, Vector):
             return self._cut(source, type_, part)
         whole = integer(source.bits)
@@ -356,8 +364,8 @@ class Values:
         if isinstance(shape, Vector):
             if shape.lanes is not None:
                 return text.lanes(whole, shape.lanes[part]), whole
-            held = self.held[source]
-            return held.names[part], held.scalar
+            held_value = self.held[source]
+            return held_value.names[part], held_value.scalar
         rows = self.analysis.algebra.lanes(shape, source.bits)
         if rows is not None:
             return text.lanes(whole, rows[part]), whole
@@ -375,17 +383,17 @@ class Values:
         return self._symbol(source.name, source.addend), "i64"
 
     def canonicalise_nans(
-        self, value: str, held: str, type_: DataType, vector: bool
+        self, value: str, source_type: str, type_: DataType, vector: bool
     ) -> tuple[str, str]:
         """Return the bit pattern of a float, in which NaNs are canonical, and the LLVM type of the
         pattern.
         """
         text, scalar = self.text, FLOATS[type_]
-        number = self.cast(value, held, scalar, vector)
+        number = self.cast(value, source_type, scalar, vector)
         whole = integer(type_.bits)
         if vector and nan_fixups.is_available(text.width, type_):
             return nan_fixups.canonicalise_nans(text, number, type_), whole
-        bits = self.cast(value, held, whole, vector)
+        bits = self.cast(value, source_type, whole, vector)
         is_nan = text.let(f"fcmp uno {text.type_of(scalar, vector)} {number}, {number}")
         canonical = text.const(CANONICAL[type_], whole, vector)
         return text.select(is_nan, canonical, bits, whole, vector), whole

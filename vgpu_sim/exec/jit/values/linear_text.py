@@ -47,11 +47,14 @@ def sum_wraps_around(values: Values, a: Linear, lanes: list[int], *, is_signed: 
     text = values.text
     ends = ["", ""]
     for shared, factors in a.terms:
-        least, most = min(factors[n] for n in lanes), max(factors[n] for n in lanes)
-        parts = [_times(values, shared, least)]
-        if least != most:
-            other = _times(values, shared, most)
-            parts = [text.intrinsic(how, "i64", False, parts[0], other) for how in ("smin", "smax")]
+        lowest, highest = min(factors[n] for n in lanes), max(factors[n] for n in lanes)
+        parts = [_times(values, shared, lowest)]
+        if lowest != highest:
+            high_product = _times(values, shared, highest)
+            parts = [
+                text.intrinsic(how, "i64", False, parts[0], high_product)
+                for how in ("smin", "smax")
+            ]
         ends = [
             _plus(values, end, part, "i64")
             for end, part in zip(ends, (parts[0], parts[-1]), strict=True)
