@@ -111,18 +111,24 @@ _KEPT: Final = (
 # Keys of 32, 40, 64 and more digits, also after a dot or a prefix. A UUID has no such run. The name
 # of a kernel of Triton ends with its arguments' numbers, as in 0d1d2d3de.
 _HEXADECIMAL: Final = _BEGIN + r"(?!0d1d?2)(?=[0-9a-fA-F]*\d)(?=\d*[a-fA-F])[0-9a-fA-F]{32,}(?!\w)"
-# A short prefix, and random characters: of three classes, of capital letters and digits, or, after
-# "_", of lower-case letters and digits that alternate more often than in a name of a kernel.
+# Two words that begin with capital letters, as in names of functions.
+_NO_WORDS: Final = r"(?![A-Za-z0-9]*?(?:[A-Z][a-z]{3,}){2})"
+# A short prefix, and random characters: of three classes, with digits in two places, of capital
+# letters and digits, or, after "_", of lower-case letters and digits that alternate more often than
+# in a name of a kernel.
 _PREFIXED: Final = (
-    _BEGIN + r"[A-Za-z][A-Za-z0-9]{0,15}[_-](?:"
-    r"(?=(?:[A-Za-z]*\d){2})(?=(?:[a-z0-9]*[A-Z]){3})(?=(?:[A-Z0-9]*[a-z]){3})[A-Za-z0-9]{20,}"
+    _BEGIN
+    + r"[A-Za-z][A-Za-z0-9]{0,15}[_-](?:"
+    + _NO_WORDS
+    + r"(?=[A-Za-z]*\d+[A-Za-z]+\d)(?=(?:[a-z0-9]*[A-Z]){3})(?=(?:[A-Z0-9]*[a-z]){3})"
+    r"[A-Za-z0-9]{20,}"
     r"|(?=(?:[A-Z]*\d){3})(?=(?:\d*[A-Z]){6})[A-Z0-9]{20,}"
     r"|(?<=_)(?=(?:[a-z]*\d+[a-z]){4})(?=(?:[a-f0-9]*[g-z]){6})[a-z0-9]{24,}"
     r")[\w-]*={0,2}"
 )
 # 32 random letters and digits have digits in three places and many letters of both cases.
 _LETTERS: Final = (
-    r"(?<![\w/+@.-])(?=(?:[A-Za-z]*\d+[A-Za-z]){3})(?=(?:[a-z0-9]*[A-Z]){6})"
+    r"(?<![\w/+@.-])" + _NO_WORDS + r"(?=(?:[A-Za-z]*\d+[A-Za-z]){3})(?=(?:[a-z0-9]*[A-Z]){6})"
     r"(?=(?:[A-Z0-9]*[a-z]){6})[A-Za-z0-9]{32,}(?!\w)"
 )
 # 80 or 160 bits in base32, as of one-time passwords. Hexadecimal digits have no letter after F.

@@ -145,6 +145,7 @@ ORDINARY = [
     "2026-11-30T12:34:56.123456789Z E1130 12:34:56.123456 1 reflector.go:147] failed to list",
     "TESSERA_WAIT_S=30 NVIDIA_VISIBLE_DEVICES=all CUDA_MODULE_LOADING=LAZY",
     "gpu.tessera.dev/1g.10gb: 7",
+    "tsr_cuStreamWriteValue32_v2 in test_Conv2dBatchNorm2dBackward, at_native_Col2imKernel",
     "CUBLAS_STATUS_NOT_SUPPORTED CUDA_ERROR_MPS_CONNECTION_FAILED2 NVIDIA_H100_80GB_HBM3",
     "docker run -u 1000:1000 --user 65532:65532 sort -u",
     "secret tessera-webhook of namespace 2f3c8b1e-1111-4222-8333-444455556666",
@@ -170,9 +171,9 @@ def test_what_a_report_needs_stays(text: str) -> None:
 @pytest.mark.parametrize(
     ("prefix", "alphabet", "length"),
     [
-        ("zqx_", string.ascii_letters + string.digits, 24),
-        ("zqx-", string.ascii_letters + string.digits, 24),
-        ("zqx_v1_", string.ascii_letters + string.digits, 24),
+        ("zqx_", string.ascii_letters + string.digits, 32),
+        ("zqx-", string.ascii_letters + string.digits, 32),
+        ("zqx_v1_", string.ascii_letters + string.digits, 32),
         ("zqx_", string.ascii_uppercase + string.digits, 24),
         ("zqx_", string.ascii_lowercase + string.digits, 40),
         ("zqx_", HEX, 32),
