@@ -50,6 +50,8 @@ _PATTERNS: Final = (
     (re.compile(r"(?i)(?<=[?&])([\w-]{0,30}sig(?:nature)?=)[^\s&#]+"), rf"\1{REDACTED}"),
     # the path of a webhook, which is its secret
     (re.compile(secret_formats.WEBHOOK), rf"\1{REDACTED}"),
+    (re.compile(secret_formats.ARGUMENTS), rf"\1\2{REDACTED}"),
+    (re.compile(secret_formats.UUID), rf"\1{REDACTED}"),
     # "auth" of a registry in Docker's configuration, and "data" of keys in a kubeconfig
     (
         re.compile(

@@ -152,7 +152,7 @@ def explain_pod(access: Access, pod: str | None, form: str | None) -> None:
         access, needs.EXPLANATION, (*needs.POLICY, *needs.CLAIMS), restricted=("Pod",)
     )
     record, world = model.pods.get(f"{access.namespace}/{name}"), model.world()
-    if record is None or not (why.is_pending(world, record) or record.is_starting):
+    if record is None or not why.is_explicable(world, record):
         raise click.ClickException(
             f"pod {name!r} in namespace {access.namespace!r} does not exist, or does not wait for"
             " a node with a slice, a GPU or an HCA"

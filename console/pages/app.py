@@ -239,6 +239,7 @@ class Pages:
             "held": held_slices,
             "sick": impact.sick_slices(self._model.world(), held_slices),
             "record": record,
+            "explicable": record is not None and why.is_explicable(self._model.world(), record),
             "line": pods.describe_pod(self._model, namespace, name),
             "missing": self._frame.missing_of(needs.GPU),
         }
@@ -267,7 +268,7 @@ class Pages:
         key = f"{request.path_params['namespace']}/{request.path_params['name']}"
         model = self._model
         pod, world = model.pods.get(key), model.world()
-        if pod is None or not (why.is_pending(world, pod) or pod.is_starting):
+        if pod is None or not why.is_explicable(world, pod):
             return self._frame.not_found(
                 request,
                 f"pod {key} that waits for a node or for its containers",

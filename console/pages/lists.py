@@ -10,6 +10,7 @@ from console.pages.forms import LONGEST_NAME
 from console.pages.frame import Frame
 from console.pages.queries import BadQuery
 from console.views import needs, places, pods, room
+from console.views.waiting import why
 
 _LIVE: Final = "GPU Pod Holder Connection"
 
@@ -31,7 +32,12 @@ class ListPages:
         rows, hidden_count = await self._frame.compute(
             pods.list_pods, model, frozenset(model.pods), space, text.strip()
         )
+        world = model.world()
+        explicable_keys = {
+            row.record.key for row in rows if row.record and why.is_explicable(world, row.record)
+        }
         values = {"rows": rows, "more": hidden_count, "text": text, "namespace": space}
+        values |= {"explicable": explicable_keys}
         values["missing"] = self._frame.missing_of(needs.INFERENCE)
         return self._frame.page(request, "lists/pods.html", "Pods", _LIVE, **values)
 

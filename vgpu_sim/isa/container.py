@@ -54,7 +54,7 @@ from vgpu_sim.isa.types import Space
 from vgpu_sim.isa.verify import MAXIMUM_MODULE_WORDS, check_module
 from vgpu_sim.isa.wire import Reader, Strings, decode_text, encode_text
 
-__all__ = ["decode", "decode_variables", "encode", "is_container"]
+__all__ = ["decode", "decode_source", "decode_variables", "encode", "is_container"]
 
 _MODULE = struct.Struct("<6I")
 _VARIABLE = struct.Struct("<4I3Q")
@@ -139,6 +139,15 @@ def decode_variables(data: bytes) -> Module:
     except InvalidFunction as error:
         raise ContainerError(str(error)) from error
     return module
+
+
+def decode_source(data: bytes) -> bytes:
+    """Return the UTF-8 text from which a module was made, without decoding its code.
+
+    Raises:
+        ContainerError: the file is not intact, or has no source section.
+    """
+    return _section(unpack(data), Section.SOURCE)
 
 
 def _encode_refused(refused: Refused, strings: Strings) -> bytes:

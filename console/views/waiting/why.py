@@ -103,6 +103,11 @@ def is_pending(world: World, pod: PodRecord) -> bool:
     )
 
 
+def is_explicable(world: World, pod: PodRecord) -> bool:
+    """Return whether ``explain`` has a page: a pod waits for devices, or for its containers."""
+    return pod.is_starting or is_pending(world, pod)
+
+
 def starting_pods(pods: Iterable[PodRecord], namespace: str = "") -> list[PodRecord]:
     """Return the pods with devices that have a node and do not run, the oldest first."""
     selected_pods = (pod for pod in pods if pod.is_starting and namespace in ("", pod.namespace))

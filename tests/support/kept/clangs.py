@@ -5,15 +5,12 @@ so that a run compiles each program once.
 """
 
 import functools
-import os
-import time
 
-from support.watches.rotation import VARIABLE
+from support.watches import rotation
 from vgpu_sim.sdk import clang
 from vgpu_sim.sdk.clang import Clang
 from vgpu_sim.sdk.errors import CompileError
 
-_SECONDS_PER_DAY = 86_400
 _LATER = 40  # clang's versions of some years
 
 
@@ -35,5 +32,4 @@ def installed() -> tuple[Clang, ...]:
 
 def of_day() -> Clang:
     """Return the oldest clang of this machine on one day, and the newest on the next."""
-    day = int(os.environ.get(VARIABLE) or time.time() // _SECONDS_PER_DAY)
-    return installed()[-(day % 2)]
+    return installed()[-(rotation.number_of_day() % 2)]

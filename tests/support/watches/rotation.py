@@ -4,6 +4,7 @@
 """
 
 import os
+import time
 import zlib
 
 import pytest
@@ -11,11 +12,18 @@ import pytest
 VARIABLE = "TESSERA_ROTATION"
 """The number of the day. The Makefile sets it, so that all processes of a run use the same one."""
 
+_SECONDS_PER_DAY = 86_400
+
 DAYS = {
     "tests/conformance/": 3,
     "tests/e2e/restarts/test_restarts.py::test_no_pod_fails_around_a_restart[": 2,
 }
 """After how many days each test has run, by the beginning of the tests' names."""
+
+
+def number_of_day() -> int:
+    """Return the number of the day, by ``TESSERA_ROTATION`` or the clock."""
+    return int(os.environ.get(VARIABLE) or time.time() // _SECONDS_PER_DAY)
 
 
 def is_due(name: str, day: int) -> bool:

@@ -44,6 +44,19 @@ def put_layout(cluster: SyntheticCluster, instances: list[dict[str, Any]]) -> No
     cluster.put("MIGLayout", document)
 
 
+def test_a_layout_that_selects_no_gpu_is_listed_as_unfinished(node: SyntheticCluster) -> None:
+    put_layout(node, HALVES)
+    layout = node.objects["MIGLayout"]["mixed"]
+    assert "Layouts that are not applied" not in show(node, "/")[0]
+    message = "selector.nodeNames: no GPU is on n9; nodes with GPUs: n1"
+    ready = {"type": "Ready", "status": "False", "reason": "NoGPUs", "message": message}
+    ready["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    layout["status"] |= {"gpusSelected": 0, "gpusApplied": 0, "conditions": [ready]}
+    (text,) = show(node, "/")
+    assert "Layouts that are not applied to all their GPUs, with a problem" in text
+    assert "(0 of 0 GPUs; <bdi>NoGPUs: selector.nodeNames: no GPU is on n9" in text
+
+
 def begin_change(cluster: SyntheticCluster, index: int, ago_s: float) -> dict[str, Any]:
     """Have a GPU's change to two halves begin some seconds ago."""
     gpu = cluster.objects["GPU"][f"n1-gpu-{index}"]

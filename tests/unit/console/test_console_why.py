@@ -320,6 +320,35 @@ def test_a_request_under_another_prefix_is_explained(node: SyntheticCluster) -> 
     assert "Not evaluated" not in page.text
 
 
+def test_each_link_of_the_list_of_pods_leads_to_a_page(node: SyntheticCluster) -> None:
+    """Pods that wait for resources of others have no page; pods that wait for a claim have one."""
+    synthetic.add_pending_pod(node, "ml", "own", {ONE_G: "1"})
+    synthetic.add_pending_pod(node, "ml", "misnamed", {"nvidia.com/gpu": "1"})
+    synthetic.add_pending_pod(node, "ml", "foreign", {"example.com/fpga": "1"})
+    synthetic.add_pending_pod(node, "ml", "unknown", {"nvidia.com/foo": "1"})
+    unmade = {"name": "g", "resourceClaimTemplateName": "t"}
+    synthetic.add_pending_pod(node, "ml", "unmade", {}, resourceClaims=[unmade])
+    synthetic.add_pending_pod(
+        node, "ml", "claim", {}, resourceClaims=[{"name": "g", "resourceClaimName": "c"}]
+    )
+    starting = synthetic.add_pending_pod(node, "ml", "starting", {ONE_G: "1"})
+    starting["spec"]["nodeName"] = "n1"
+    explained = set()
+    for name in [path.rpartition("/")[2] for path in _links(node, "/pods") if "/pods/ml/" in path]:
+        links = set(_links(node, f"/pods/ml/{name}"))
+        explained |= {path for path in links if path.startswith("/why/")}
+    listed = {path for path in _links(node, "/pods") if path.startswith("/why/")}
+    names = {"own", "misnamed", "unmade", "claim", "starting"}
+    assert listed == {f"/why/ml/{name}" for name in names}
+    assert explained == listed - {"/why/ml/starting"}  # its page states the kubelet's problem
+    assert [path for path in listed if fetch(node, path).status != 200] == []
+    assert ">a node</td>" in fetch(node, "/pods", "text=foreign").text
+
+
+def _links(cluster: SyntheticCluster, path: str) -> list[str]:
+    return re.findall(r'href="([^"?#]+)', fetch(cluster, path).text)
+
+
 def test_two_whole_gpus_wait_for_gpus_that_layouts_divide(node: SyntheticCluster) -> None:
     for gpu in node.objects["GPU"].values():
         gpu["spec"]["layout"] = "seven"

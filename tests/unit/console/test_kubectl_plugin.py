@@ -174,6 +174,16 @@ def test_why_prints_the_chain_of_the_page(run: Run, node: SyntheticCluster) -> N
     assert request["advice"]["moves"][0]["evicts"] is True
 
 
+def test_why_advises_another_prefix(run: Run, node: SyntheticCluster) -> None:
+    synthetic.add_pending_pod(node, "ml", "misnamed", {"nvidia.com/gpu": "1"})
+    advice = "nodes offer gpu.tessera.dev/gpu, and not nvidia.com/gpu"
+    status, text, _ = run("why", "misnamed")
+    assert status == 0
+    assert advice in text
+    (document,) = json.loads(run("why", "misnamed", "-o", "json")[1])["misnamed"]
+    assert advice in document
+
+
 def test_why_chooses_the_namespace_as_kubectl_does(run: Run, node: SyntheticCluster) -> None:
     for space in ("ml", "other"):
         synthetic.add_pending_pod(node, space, f"in-{space}", {RESOURCE: "1"})

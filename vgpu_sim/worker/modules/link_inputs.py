@@ -85,9 +85,7 @@ class Reader:
         elif _starts_with(image, fat_binary.MAGIC):
             yield name, self._decode(name, self._unpack(name, image))
         elif container.is_container(bytes(image[:_MAGIC_BYTES])):
-            source = _source(name, _to_bytes(image))
-            self._count(name, len(source))
-            yield name, source
+            yield name, self._decode(name, _source(name, _to_bytes(image)))
         else:
             log = f"{name}: only PTX, and files that contain PTX, can be linked\n"
             raise ImageError(CudaError.NO_BINARY_FOR_GPU, log)
@@ -125,9 +123,9 @@ def _too_large(name: str) -> ImageError:
     return ImageError(CudaError.INVALID_IMAGE, log)
 
 
-def _source(name: str, image: bytes) -> str:
+def _source(name: str, image: bytes) -> bytes:
     try:
-        source = container.decode(image).source
+        source = container.decode_source(image)
     except IsaError as err:
         raise ImageError(CudaError.INVALID_IMAGE, f"{name}: damaged container: {err}\n") from err
     if not source:

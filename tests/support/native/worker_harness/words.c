@@ -77,7 +77,7 @@ static uint64_t run_products(uint64_t count) {
   tw_current.bases = bases;
   tw_current.blocks = 4;
   in_product = true;
-  for (uint64_t n = 0; n < count; n++) {
+  for (uint64_t n = 0; n * WORDS < count; n++) {
     uint32_t words[WORDS];
     draw_product(words);
     tw_current.rank = (uint32_t)(n % 4);

@@ -241,6 +241,13 @@ def test_selectors(select: dict[str, Any], names: list[str]) -> None:
         assert condition(outcome.actions, "Ready")[1] == "NoGPUs"
 
 
+def test_a_layout_for_nodes_without_gpus_names_those_that_have_some() -> None:
+    lost = layout("l", "7x1g.10gb", select={"node_names": ("n3", "n4")})
+    outcome = decide(everything(node("n2"), gpu(), gpu("n2"), lost))
+    ready = condition(outcome.actions, "Ready")
+    assert "no GPU is on n3, n4; nodes with GPUs: n1, n2" in ready[2]
+
+
 def test_gpus_that_are_being_released_are_not_changed() -> None:
     seen = world(node(labels={}), pool(), gpu(), layout("l", "7x1g.10gb"))
     assert written_instances(decide(seen)) == {}

@@ -21,7 +21,9 @@ from pathlib import Path
 
 import pytest
 
+from support.fuzzers import hostile_words
 from support.kept import native_parts
+from support.watches import rotation
 from vgpu_sim.hal.compute import abi
 
 ROOT = Path(__file__).parents[4]
@@ -148,8 +150,8 @@ _DATA = (
 )
 """The fields of a thread state that are no functions."""
 CALLED = tuple(name for name, *_ in abi.ThreadState._fields_ if name not in _DATA)
-_WORDS = {"multiply": 300}
-"""For each function, how many groups of words it is called with; 20,000 for others."""
+_WORDS = {"multiply": 4800}
+"""The number of words with which each function is called; 20,000 for others."""
 
 
 def link_words(directory: Path, objects: Iterable[Path]) -> Path:
@@ -159,25 +161,63 @@ def link_words(directory: Path, objects: Iterable[Path]) -> Path:
 
 
 def call_with_words(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=BUSY_S, check=False)
+    command, count = [program, *arguments], int(arguments[2]) if arguments else 0
+    limit_s = hostile_words.limit_s(count)
+    return subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
 
 
 def test_words_of_kernels_lead_no_function_beyond_its_memory(
     tmp_path: Path, runtime: Runtime
 ) -> None:
-    """A seed that failed fails again. ``make fuzz words=1 n=1000000`` draws more words."""
+    """A seed that failed fails again: ``make fuzz words=1 seed=N``; n=1000000 draws more words."""
     program = link_words(tmp_path, runtime("address"))
     assert sorted(call_with_words(program).stdout.split()) == sorted(CALLED)
-    count, seed = (os.environ.get(f"TESSERA_HOSTILE_WORDS{end}") for end in ("", "_SEED"))
+    count = os.environ.get(hostile_words.COUNT)
+    seed = os.environ.get(hostile_words.SEED) or str(hostile_words.seed_of_day())
     for name in CALLED:
         words = count or str(_WORDS.get(name, 20_000))
-        done = call_with_words(program, name, seed or "1", words)
-        assert done.returncode == 0, (name, done.stdout + done.stderr)
-        ok, good, *_ = done.stdout.split()
-        assert ok == "ok", done.stdout
-        assert int(good) > 0, (name, done.stdout)  # legal words are among them
+        done = call_with_words(program, name, seed, words)
+        assert done.returncode == 0, (name, seed, done.stdout + done.stderr)
+        ok, good, _, total = done.stdout.split()
+        assert (ok, total) == ("ok", words), done.stdout
+        assert int(good) > 0, (name, seed, done.stdout)  # legal words are among them
         print(f"{name}: {done.stdout.strip()}")
+
+
+def test_words_are_counted(tmp_path: Path, runtime: Runtime) -> None:
+    """A product has 16 words."""
+    program = link_words(tmp_path, runtime("address"))
+    for count, products in (("1", 1), ("16", 1), ("17", 2), ("160", 10)):
+        done = call_with_words(program, "multiply", "1", count)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split()[-1] == count
+        assert int(done.stdout.split()[1]) <= products
+
+
+def test_the_limit_of_a_function_follows_from_its_number_of_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commands = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert hostile_words.main(10**6, 1) == hostile_words.main(10**7, 1) == 0
+    for command, count in zip(commands, (10**6, 10**7), strict=True):
+        product_s = 0.002 * count / 16
+        assert hostile_words.limit_s(count) >= BUSY_S + 4 * product_s
+        whole_s = float(command[command.index("--timeout") + 1])
+        assert whole_s >= len(CALLED) * hostile_words.limit_s(count)
+
+
+def test_words_are_others_each_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = set()
+    for day in range(20_000, 20_010):
+        monkeypatch.setenv(rotation.VARIABLE, str(day))
+        seeds.add(hostile_words.seed_of_day())
+    assert len(seeds) == 10
 
 
 def test_a_field_that_is_not_tested_is_detected(tmp_path: Path, runtime: Runtime) -> None:
@@ -188,7 +228,7 @@ def test_a_field_that_is_not_tested_is_detected(tmp_path: Path, runtime: Runtime
     objects = [path for path in runtime("address") if not path.name.startswith("tensor-")]
     assert len(objects) == len(runtime("address")) - 1
     objects += compile_objects("address", tmp_path, [changed])
-    done = call_with_words(link_words(tmp_path, objects), "multiply", "1", "3000")
+    done = call_with_words(link_words(tmp_path, objects), "multiply", "1", "48000")
     assert done.returncode != 0
     assert "untested.c" in done.stderr, done.stderr
 
