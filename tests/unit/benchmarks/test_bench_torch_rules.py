@@ -283,3 +283,14 @@ def test_a_lost_process_is_recorded_and_its_row_is_skipped(tmp_path):
 def test_a_sweep_ends_when_the_program_does_or_cannot_start(tmp_path):
     assert sweep.run(["/bin/true"], tmp_path / "out", [])
     assert not sweep.run(["/bin/false"], tmp_path / "out", [])
+
+
+def test_quotients_of_lists_are_those_of_a_division():
+    number = "number 1.7"
+    (listed,) = [case for case in BY_NAME["_foreach_div"].cases("float32") if number in case.label]
+    single = next(case for case in BY_NAME["div"].cases("float32") if number in case.label)
+    divided, multiplied = (case.results[0].choices[0] for case in (listed, single))
+    with np.errstate(all="ignore"):
+        exact = listed.operands[0].values / np.float32(1.7)
+    np.testing.assert_array_equal(divided, exact)
+    assert (divided != multiplied)[np.isfinite(divided)].any()
