@@ -21,6 +21,7 @@ from benchmarks.torch.rules.eight_bits import EIGHTS, codes, decode, encode
 from benchmarks.torch.rules.elementwise import Functor, common_type, expect
 from benchmarks.torch.rules.families.arithmetic import divide, floor_divide, power, truncate
 from benchmarks.torch.rules.families.creation import arange, linspace
+from benchmarks.torch.rules.known import KNOWN
 from benchmarks.torch.rules.row import Expected, Operand
 from benchmarks.torch.rules.table import FAMILIES, ROWS
 
@@ -294,3 +295,26 @@ def test_quotients_of_lists_are_those_of_a_division():
         exact = listed.operands[0].values / np.float32(1.7)
     np.testing.assert_array_equal(divided, exact)
     assert (divided != multiplied)[np.isfinite(divided)].any()
+
+
+def test_only_known_cases_may_disagree(monkeypatch):
+    monkeypatch.setattr(report, "KNOWN", {("pow", "float32", "tensors"): "a last bit"})
+
+    def record(name, *labels, dtype="float32"):
+        differs = [{"call": "", "label": label, "reason": "1 of 2"} for label in labels]
+        return {"name": name, "dtype": dtype, "agrees": 1, "refused": 0, "elements": 1,
+                "differs": differs}  # fmt: skip
+
+    expected = [record("pow", "tensors"), record("eq")]
+    assert report.is_as_expected(expected)
+    assert "KNOWN pow | tensors | a last bit" in report.render(expected, [])
+    assert not report.is_as_expected([record("pow", "tensors", "empty")])
+    assert not report.is_as_expected([record("pow", "tensors", dtype="float64")])
+    assert report.is_as_expected([record("eq")]), "a row that was not compared"
+    assert not report.is_as_expected([record("pow")]), "a known case that agrees"
+    assert "LISTED AS KNOWN pow | tensors" in report.render([record("pow")], [])
+
+
+def test_each_known_case_is_one_of_the_table():
+    for (name, dtype, label), reason in KNOWN.items():
+        assert label in {case.label for case in BY_NAME[name].cases(dtype)}, reason
