@@ -318,3 +318,18 @@ def test_only_known_cases_may_disagree(monkeypatch):
 def test_each_known_case_is_one_of_the_table():
     for (name, dtype, label), reason in KNOWN.items():
         assert label in {case.label for case in BY_NAME[name].cases(dtype)}, reason
+
+
+def test_a_row_writes_its_result_into_types_that_hold_it_and_into_others():
+    cases = {case.label: case for case in BY_NAME["add"].cases("float16") if "into" in case.label}
+    wider, narrower = cases["float16 tensors into float64"], cases["float16 tensors into int32"]
+    assert wider.call == "torch.add(a, b, out=torch.empty(0, dtype=torch.float64, device=DEVICE))"
+    plain = next(BY_NAME["add"].cases("float16")).results[0]
+    assert (wider.results[0].dtype, wider.refused) == ("float64", False)
+    np.testing.assert_array_equal(
+        wider.results[0].choices[0], plain.choices[0].astype("float64"), "rounded, then converted"
+    )
+    assert (narrower.refused, narrower.results) == (True, ())
+    refusals = [case for case in BY_NAME["abs"].cases("float16") if "into" in case.label]
+    assert [case.refused for case in refusals] == [True, True]
+    assert not [case for case in BY_NAME["add"].cases("float32") if "into" in case.label]
