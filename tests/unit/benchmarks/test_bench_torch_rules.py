@@ -286,6 +286,21 @@ def test_a_sweep_ends_when_the_program_does_or_cannot_start(tmp_path):
     assert not sweep.run(["/bin/false"], tmp_path / "out", [])
 
 
+def test_a_row_writes_its_result_into_types_that_hold_it_and_into_others():
+    cases = {case.label: case for case in BY_NAME["add"].cases("float16") if "into" in case.label}
+    wider, narrower = cases["float16 tensors into float64"], cases["float16 tensors into int32"]
+    assert wider.call == "torch.add(a, b, out=torch.empty(0, dtype=torch.float64, device=DEVICE))"
+    plain = next(BY_NAME["add"].cases("float16")).results[0]
+    assert (wider.results[0].dtype, wider.refused) == ("float64", False)
+    np.testing.assert_array_equal(
+        wider.results[0].choices[0], plain.choices[0].astype("float64"), "rounded, then converted"
+    )
+    assert (narrower.refused, narrower.results) == (True, ())
+    refusals = [case for case in BY_NAME["abs"].cases("float16") if "into" in case.label]
+    assert [case.refused for case in refusals] == [True, True]
+    assert not [case for case in BY_NAME["add"].cases("float32") if "into" in case.label]
+
+
 def test_quotients_of_lists_are_those_of_a_division():
     number = "number 1.7"
     (listed,) = [case for case in BY_NAME["_foreach_div"].cases("float32") if number in case.label]
@@ -320,16 +335,9 @@ def test_each_known_case_is_one_of_the_table():
         assert label in {case.label for case in BY_NAME[name].cases(dtype)}, reason
 
 
-def test_a_row_writes_its_result_into_types_that_hold_it_and_into_others():
-    cases = {case.label: case for case in BY_NAME["add"].cases("float16") if "into" in case.label}
-    wider, narrower = cases["float16 tensors into float64"], cases["float16 tensors into int32"]
-    assert wider.call == "torch.add(a, b, out=torch.empty(0, dtype=torch.float64, device=DEVICE))"
-    plain = next(BY_NAME["add"].cases("float16")).results[0]
-    assert (wider.results[0].dtype, wider.refused) == ("float64", False)
-    np.testing.assert_array_equal(
-        wider.results[0].choices[0], plain.choices[0].astype("float64"), "rounded, then converted"
-    )
-    assert (narrower.refused, narrower.results) == (True, ())
-    refusals = [case for case in BY_NAME["abs"].cases("float16") if "into" in case.label]
-    assert [case.refused for case in refusals] == [True, True]
-    assert not [case for case in BY_NAME["add"].cases("float32") if "into" in case.label]
+def test_sums_products_and_windows_have_cases_of_infinities_and_nan():
+    for name, label in (("sum", "special"), ("mean", "special"), ("mm", "inf"), ("mm", "nan")):
+        _, elements = only(name, "float32", label)
+        assert not np.isfinite(elements).all(), name
+    _, elements = only("nn.functional.max_pool2d", "float32", "nan")
+    assert np.isnan(elements).sum() == 1
