@@ -5,8 +5,11 @@ Runs in an environment with PyTorch, as ``python rules.py OUT [--dtype NAME]... 
 """
 
 import argparse
+import contextlib
 import json
+import os
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -25,6 +28,7 @@ from benchmarks.torch.rules.table import ROWS
 
 _CONTEXT_FAILED = 3  # the exit status after which a new process goes on
 _MOST_REASON = 400
+_MOST_LINES = 2  # on stderr, beside the exception of an operator that is refused
 
 
 def to_torch(operand, device="cuda"):
@@ -64,8 +68,37 @@ def call(case, device="cuda"):
     return [to_numpy(result) for result in results]
 
 
+@contextlib.contextmanager
+def stderr_lines():
+    """Give the lines that the process writes to stderr, compilers in C++ included."""
+    lines = []
+    sys.stderr.flush()
+    previous = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield lines
+        finally:
+            sys.stderr.flush()
+            os.dup2(previous, 2)
+            os.close(previous)
+            file.seek(0)
+            lines += file.read().decode(errors="replace").splitlines()
+
+
 def compare(case, device="cuda"):
     """Return how a case ended, and why it differs."""
+    if case.refused:
+        with stderr_lines() as lines:
+            outcome, reason = compare_results(case, device)
+        if outcome == "refused" and len(lines) > _MOST_LINES:
+            return "differs", f"{len(lines)} lines on stderr: {lines[0][:_MOST_REASON]}"
+        return outcome, reason
+    return compare_results(case, device)
+
+
+def compare_results(case, device):
+    """Return how a case ended, whatever it writes, and why it differs."""
     try:
         results = call(case, device)
     except Exception as err:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from benchmarks.torch.rules.dtypes import Array, cast, special_values, storage
+from benchmarks.torch.rules.dtypes import FLOATS, Array, cast, special_values, storage
 from benchmarks.torch.rules.row import Case, Expected, Operand, Row
 
 MOVED = ("float16", "bfloat16", "float32", "int64", "bool")
@@ -58,18 +58,28 @@ def make_small(
     shapes: Sequence[Sequence[int]],
     result: Callable[[str], str] = str,
     ulps: float = 0.0,
+    specials: bool = False,
 ) -> Callable[[Row, str], Iterator[Case]]:
-    """Make one case of small whole numbers, on which sums and products are exact."""
+    """Make one case of small whole numbers, on which sums and products are exact.
+
+    With ``specials``, the first element of floats is an infinity, and NaN, in two more cases: of
+    each order of sums the results are the same.
+    """
 
     def make(row: Row, dtype: str) -> Iterator[Case]:
         starts = range(0, 3 * len(shapes), 3)
-        pairs = zip(shapes, starts, strict=True)
-        operands = tuple(Operand(small(dtype, shape, start), dtype) for shape, start in pairs)
+        numbers = [small(dtype, *pair) for pair in zip(shapes, starts, strict=True)]
         wide = "complex128" if dtype.startswith("complex") else "float64"
-        computed = function(*(operand.values.astype(wide) for operand in operands))
         target = result(dtype)
-        rounded = [cast(np.asarray(result), target) for result in _several(computed)]
-        yield Case(call, operands, results(rounded, target, zero_sign=False), label=dtype)
+        for special in (None, *((np.inf, np.nan) if specials and dtype in FLOATS else ())):
+            if special is not None:
+                numbers[0].flat[0] = special
+            operands = tuple(Operand(values.copy(), dtype) for values in numbers)
+            with np.errstate(all="ignore"):
+                computed = function(*(values.astype(wide) for values in numbers))
+            rounded = [cast(np.asarray(result), target) for result in _several(computed)]
+            label = dtype if special is None else f"{dtype} {special}"
+            yield Case(call, operands, results(rounded, target, zero_sign=False), label=label)
 
     return make
 

@@ -7,11 +7,15 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks.torch.rules.dtypes import Array, special_values
+from benchmarks.torch.rules.dtypes import Array, category, special_values, storage
 
 Kind = Literal["tensor", "number", "cpu"]
 # Types of errors that count as a refusal.
 REFUSALS = ("RuntimeError", "TypeError", "ValueError", "NotImplementedError", "IndexError")
+_FUNCTIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "pow"}
+# Types of out= that hold a result of a kind, and that do not.
+_WIDER = {"bool": "float32", "integer": "float32", "float": "float64"}
+_NARROWER = {"integer": "bool", "float": "int32"}
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Row:
 
     A type that is refused has one case of ``call`` with some special values, or, without a
     ``call``, the cases that other types have: operands that are right but for their type.
+    ``out`` states into what the result may be written: the first call of float16, or of the first
+    type, is repeated with ``out=`` of a type that holds the result, and of one that does not.
     """
 
     name: str
@@ -79,17 +85,48 @@ class Row:
         """Yield the calls with first operands of a type, which CUDA refuses for some types."""
         if dtype not in self.refuses:
             yield from self.make(self, dtype)
+            if self.out != "none" and dtype == self._type_of_out():
+                yield from self._into(next(self.make(self, dtype)))
         elif self.call:
             yield self._refusal(dtype)
         else:
             for case in self.make(self, dtype):
                 yield replace(case, results=(), refused=True, label=f"{dtype} refused")
 
+    def _type_of_out(self) -> str:
+        return "float16" if "float16" in self.accepts else self.accepts[0]
+
+    def _into(self, case: Case) -> Iterator[Case]:
+        """Yield a call that writes its result into tensors of other types."""
+        (expected,) = case.results
+        kind = category(expected.dtype)
+        for target in filter(None, (_WIDER[kind], _NARROWER.get(kind))):
+            call = with_out(case.call, target)
+            is_refused = self.out == "exact" or target == _NARROWER.get(kind)
+            results = () if is_refused else (_as_type(expected, target),)
+            label = f"{case.label} into {target}"
+            yield replace(case, call=call, results=results, refused=is_refused, label=label)
+
     def _refusal(self, dtype: str) -> Case:
         letters = sorted(set(re.findall(r"\b[abc]\b", self.call)))
         values = special_values(dtype)[:4]
         operands = tuple(Operand(values, dtype) for _ in letters)
         return Case(self.call, operands, refused=True, label=f"{dtype} refused")
+
+
+def with_out(call: str, dtype: str) -> str:
+    """Return a call that writes its result into an empty tensor of a type."""
+    operator = re.fullmatch(r"(\w) (\S+) (\w)", call)
+    if operator:
+        call = f"torch.{_FUNCTIONS[operator[2]]}({operator[1]}, {operator[3]})"
+    return f"{call.removesuffix(')')}, out=torch.empty(0, dtype=torch.{dtype}, device=DEVICE))"
+
+
+def _as_type(expected: Expected, dtype: str) -> Expected:
+    choices = tuple(choice.astype(storage(dtype)) for choice in expected.choices)
+    limits = (expected.low, expected.high)
+    low, high = (None if limit is None else limit.astype(storage(dtype)) for limit in limits)
+    return replace(expected, dtype=dtype, choices=choices, low=low, high=high)
 
 
 def tensor(values: object, dtype: str) -> Operand:

@@ -14,6 +14,7 @@ from benchmarks.torch.rules.families import (
     indexing,
     integers,
     layers,
+    lists,
     losses,
     normalizations,
     outs,
@@ -49,5 +50,6 @@ FAMILIES = (
     eights,
     outs,
     further,
+    lists,
 )
 ROWS: tuple[Row, ...] = tuple(row for family in FAMILIES for row in family.ROWS)

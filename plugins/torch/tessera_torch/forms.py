@@ -156,6 +156,47 @@ def _over_dimensions(operator: Any) -> Callable[..., Any]:
     return compute
 
 
+def _as_bytes_of_bytes(operator: Any) -> Callable[..., Any]:
+    """Return ``any``, of which CUDA's result is bytes for bytes, and not bool."""
+
+    def compute(x: Any, *rest: Any) -> Any:
+        if x.dtype != torch.uint8:
+            return operator(x, *rest)
+        return operator(x != 0, *rest).to(torch.uint8)  # Inductor's result for bytes is bool
+
+    return compute
+
+
+def _hard_sigmoid(x: Any) -> Any:
+    if x.dtype != torch.float64:
+        return torch.ops.aten.hardsigmoid.default(x)
+    return torch.clamp(x + 3, 0, 6) * _SIXTH
+
+
+def _hard_swish(x: Any) -> Any:
+    if x.dtype != torch.float64:
+        return torch.ops.aten.hardswish.default(x)
+    return x * torch.clamp(x + 3, 0, 6) * _SIXTH
+
+
+def _of_rounded_difference(operator: Any) -> Callable[..., Any]:
+    """Return a loss whose difference, and whose element, CUDA's kernel rounds to 16-bit floats."""
+
+    def compute(first: Any, second: Any, reduction: int, *rest: Any) -> Any:
+        dtype = torch.result_type(first, second)
+        if dtype not in (torch.float16, torch.bfloat16):
+            return operator(first, second, reduction, *rest)
+        from tessera_torch.operands.narrowing import narrow
+
+        difference = narrow(first.to(torch.float32) - second.to(torch.float32), dtype)
+        wide = difference.to(torch.float32)
+        loss = narrow(operator(wide, torch.zeros_like(wide), 0, *rest), dtype)
+        return loss if not reduction else loss.mean() if reduction == 1 else loss.sum()
+
+    return compute
+
+
+_SIXTH: Final = float.fromhex("0x1.5555560000000p-3")  # 1/6 as float32, also in CUDA's doubles
 _FORMS: Final[dict[str, Callable[..., Any]]] = {
     "_weight_norm_interface_backward": _differentiate_weight_norm,
     **{
@@ -163,7 +204,15 @@ _FORMS: Final[dict[str, Callable[..., Any]]] = {
         for one in ("var_mean", "std_mean")
     },
     "all.dims": _over_dimensions(torch.ops.aten.all.dims),
-    "any.dims": _over_dimensions(torch.ops.aten.any.dims),
+    "any": _as_bytes_of_bytes(torch.ops.aten.any.default),
+    "any.dim": _as_bytes_of_bytes(torch.ops.aten.any.dim),
+    "any.dims": _over_dimensions(_as_bytes_of_bytes(torch.ops.aten.any.dims)),
+    "hardsigmoid": _hard_sigmoid,
+    "hardswish": _hard_swish,
+    **{
+        name: _of_rounded_difference(getattr(torch.ops.aten, name).default)
+        for name in ("mse_loss", "smooth_l1_loss", "huber_loss")
+    },
     "digamma": digamma,
     "polygamma": polygamma,
     "lerp.Scalar": _lerp,

@@ -21,6 +21,7 @@ from benchmarks.torch.rules.eight_bits import EIGHTS, codes, decode, encode
 from benchmarks.torch.rules.elementwise import Functor, common_type, expect
 from benchmarks.torch.rules.families.arithmetic import divide, floor_divide, power, truncate
 from benchmarks.torch.rules.families.creation import arange, linspace
+from benchmarks.torch.rules.known import KNOWN
 from benchmarks.torch.rules.row import Expected, Operand
 from benchmarks.torch.rules.table import FAMILIES, ROWS
 
@@ -283,3 +284,60 @@ def test_a_lost_process_is_recorded_and_its_row_is_skipped(tmp_path):
 def test_a_sweep_ends_when_the_program_does_or_cannot_start(tmp_path):
     assert sweep.run(["/bin/true"], tmp_path / "out", [])
     assert not sweep.run(["/bin/false"], tmp_path / "out", [])
+
+
+def test_a_row_writes_its_result_into_types_that_hold_it_and_into_others():
+    cases = {case.label: case for case in BY_NAME["add"].cases("float16") if "into" in case.label}
+    wider, narrower = cases["float16 tensors into float64"], cases["float16 tensors into int32"]
+    assert wider.call == "torch.add(a, b, out=torch.empty(0, dtype=torch.float64, device=DEVICE))"
+    plain = next(BY_NAME["add"].cases("float16")).results[0]
+    assert (wider.results[0].dtype, wider.refused) == ("float64", False)
+    np.testing.assert_array_equal(
+        wider.results[0].choices[0], plain.choices[0].astype("float64"), "rounded, then converted"
+    )
+    assert (narrower.refused, narrower.results) == (True, ())
+    refusals = [case for case in BY_NAME["abs"].cases("float16") if "into" in case.label]
+    assert [case.refused for case in refusals] == [True, True]
+    assert not [case for case in BY_NAME["add"].cases("float32") if "into" in case.label]
+
+
+def test_quotients_of_lists_are_those_of_a_division():
+    number = "number 1.7"
+    (listed,) = [case for case in BY_NAME["_foreach_div"].cases("float32") if number in case.label]
+    single = next(case for case in BY_NAME["div"].cases("float32") if number in case.label)
+    divided, multiplied = (case.results[0].choices[0] for case in (listed, single))
+    with np.errstate(all="ignore"):
+        exact = listed.operands[0].values / np.float32(1.7)
+    np.testing.assert_array_equal(divided, exact)
+    assert (divided != multiplied)[np.isfinite(divided)].any()
+
+
+def test_only_known_cases_may_disagree(monkeypatch):
+    monkeypatch.setattr(report, "KNOWN", {("pow", "float32", "tensors"): "a last bit"})
+
+    def record(name, *labels, dtype="float32"):
+        differs = [{"call": "", "label": label, "reason": "1 of 2"} for label in labels]
+        return {"name": name, "dtype": dtype, "agrees": 1, "refused": 0, "elements": 1,
+                "differs": differs}  # fmt: skip
+
+    expected = [record("pow", "tensors"), record("eq")]
+    assert report.is_as_expected(expected)
+    assert "KNOWN pow | tensors | a last bit" in report.render(expected, [])
+    assert not report.is_as_expected([record("pow", "tensors", "empty")])
+    assert not report.is_as_expected([record("pow", "tensors", dtype="float64")])
+    assert report.is_as_expected([record("eq")]), "a row that was not compared"
+    assert not report.is_as_expected([record("pow")]), "a known case that agrees"
+    assert "LISTED AS KNOWN pow | tensors" in report.render([record("pow")], [])
+
+
+def test_each_known_case_is_one_of_the_table():
+    for (name, dtype, label), reason in KNOWN.items():
+        assert label in {case.label for case in BY_NAME[name].cases(dtype)}, reason
+
+
+def test_sums_products_and_windows_have_cases_of_infinities_and_nan():
+    for name, label in (("sum", "special"), ("mean", "special"), ("mm", "inf"), ("mm", "nan")):
+        _, elements = only(name, "float32", label)
+        assert not np.isfinite(elements).all(), name
+    _, elements = only("nn.functional.max_pool2d", "float32", "nan")
+    assert np.isnan(elements).sum() == 1

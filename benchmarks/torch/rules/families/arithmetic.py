@@ -188,7 +188,11 @@ def _row(
     call = call or f"torch.{name}(a, b)"
     make = binary(functor, call, **options)  # type: ignore[arg-type]
     refuses = EIGHTS if name == "add" else () if name in _COMPLEX else COMPLEXES
-    return Row(name, "arithmetic", rule, source, accepts, make, call, refuses, out="castable")
+    out = _OUT.get(name, "castable")
+    return Row(name, "arithmetic", rule, source, accepts, make, call, refuses, out)  # type: ignore[arg-type]
+
+
+_OUT = {"mul.into": "none", "rsub": "none", "heaviside": "exact"}
 
 
 _COMPLEX = [

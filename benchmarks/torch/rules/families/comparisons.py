@@ -67,7 +67,8 @@ def _test(
 ) -> Row:
     functor = Functor(computes, result="bool")
     refuses = () if "complex64" in accepts else COMPLEXES
-    out = "castable" if name in ("isposinf", "isneginf", "signbit", "logical_not") else "none"
+    of_bool = dict.fromkeys(("isposinf", "isneginf", "signbit"), "exact")
+    out = {**of_bool, "logical_not": "castable"}.get(name, "none")
     call = f"torch.{name}(a)"
     make = unary(functor, call)
     return Row(name, "comparison", _TESTS[name], source, accepts, make, call, refuses, out)  # type: ignore[arg-type]

@@ -67,5 +67,5 @@ ROWS = (
     _row("lcm", "|a / gcd * b|, which wraps; 0 where the divisor is 0", _DIVISORS, _lcm),
     Row("bitwise_not", rule="integers: all bits, bool: negation; floats are refused", source=_NOT,
         family="integers", accepts=_AND_BOOL, make=unary(Functor(np.invert), "torch.bitwise_not(a)"),
-        call="torch.bitwise_not(a)", refuses=_REFUSED, out="castable"),
+        call="torch.bitwise_not(a)", refuses=_REFUSED, out="exact"),
 )  # fmt: skip

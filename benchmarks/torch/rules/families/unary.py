@@ -112,7 +112,8 @@ def _same(
 ) -> Row:
     call = f"torch.{name}(a)"
     make = unary(Functor(function), call)
-    return Row(name, "unary", rule, source, accepts, make, call, refuses, out="castable")
+    out = {"positive": "none", "square": "castable"}.get(name, "exact")
+    return Row(name, "unary", rule, source, accepts, make, call, refuses, out)  # type: ignore[arg-type]
 
 
 def _trigonometry(name: str) -> str:

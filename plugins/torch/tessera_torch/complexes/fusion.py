@@ -1,23 +1,17 @@
 """Functions of complex tensors as one kernel that reads and writes their parts."""
 
-import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 
+from tessera_torch import fusing
 from tessera_torch.complexes.functions import Pair
 from tessera_torch.complexes.parts import COMPLEX_OF
-from tessera_torch.signature import Signature
-
-if TYPE_CHECKING:
-    from tessera_torch.pointwise import Pointwise
 
 # How an operand reaches the kernel: both parts, perhaps with other signs, or one real tensor.
 _SIGNS: Final = {"plain": (1, 1), "conj": (1, -1), "neg": (-1, -1), "neg conj": (-1, 1)}
 _REAL: Final = "real"
-_LOCK: Final = threading.Lock()
-_KERNELS: Final[dict[Any, "Pointwise"]] = {}
 
 
 def compute(
@@ -40,12 +34,13 @@ def compute(
     place = next(tensor.device for tensor in tensors if tensor.is_cuda)
     out = torch.empty(shape, dtype=dtype, device=place)
     pairs = torch.view_as_real(out)
-    key = (name, kinds, inner)
-    with _LOCK:
-        kernel = _KERNELS.get(key)
-        if kernel is None:
-            kernel = _KERNELS[key] = _prepare(name, function, kinds, inner, len(parts))
-    kernel([*parts, pairs.select(-1, 0), pairs.select(-1, 1)])
+
+    def formula(*arguments: Any) -> Pair:
+        remaining = (argument.to(inner) for argument in arguments)
+        return function(*(_rebuild(kind, remaining) for kind in kinds))
+
+    targets = (pairs.select(-1, 0), pairs.select(-1, 1))
+    fusing.compute_into(f"{name} (complex)", (kinds, inner), formula, parts, targets)
     return out
 
 
@@ -70,35 +65,6 @@ def _describe(operand: Any) -> tuple[str, tuple[Any, ...]]:
         signs.append("conj")
     pairs = torch.view_as_real(operand)
     return " ".join(signs) or "plain", (pairs.select(-1, 0), pairs.select(-1, 1))
-
-
-class _Form(Signature):
-    """A function in place of an overload: the last two of its arguments are written."""
-
-    def __init__(self, name: str, count: int) -> None:
-        self.name = f"{name} (complex)"
-        self.is_out = False
-        self.functional = None
-        self.alpha = -1
-        self.numbers = [True] * count
-        self.writes = [count, count + 1]
-        self.results = ()
-
-    def without_targets(self, full: Sequence[Any]) -> list[Any]:
-        """Return the operands' parts."""
-        return list(full[: self.writes[0]])
-
-
-def _prepare(
-    name: str, function: Callable[..., Pair], kinds: Sequence[str], inner: Any, count: int
-) -> "Pointwise":
-    from tessera_torch.pointwise import Pointwise
-
-    def formula(arguments: list[Any], scaled: bool) -> Pair:
-        remaining = (argument.to(inner) for argument in arguments)
-        return function(*(_rebuild(kind, remaining) for kind in kinds))
-
-    return Pointwise(_Form(name, count), formula)
 
 
 def _rebuild(kind: str, remaining: Any) -> Pair:

@@ -32,6 +32,14 @@ _CONVERTED: Final = frozenset(
 _CHECKED_BY_PYTORCH: Final = frozenset(
     {"mm", "bmm", "addmm", "addmv", "baddbmm", "dot", "vdot", "_addmm_activation"}
 )
+# Texts of operators that check the type themselves.
+_OWN_MESSAGES: Final = {
+    **{
+        name: f"{name} does not support non-boolean outputs."
+        for name in ("isposinf", "isneginf", "signbit")
+    },
+    "heaviside": "heaviside is not yet implemented for tensors with different dtypes.",
+}
 _BYTES_FOR_BOOL: Final = frozenset({"all", "any"})
 # Results of operators whose shape function needs the elements.
 _OF_DATA: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
@@ -110,7 +118,8 @@ class _Checked:
     ) -> None:
         for target, dtype in zip(targets, self._infer(signature, full) or (), strict=False):
             if dtype is not None and target.dtype != dtype:
-                raise RuntimeError(f"Found dtype {title(target.dtype)} but expected {title(dtype)}")
+                text = f"Found dtype {title(target.dtype)} but expected {title(dtype)}"
+                raise RuntimeError(_OWN_MESSAGES.get(self._base, text))
 
     def _infer(self, signature: Signature, full: Sequence[Any]) -> Any:
         """Return the results' types, or None where they are not known."""

@@ -153,6 +153,10 @@ def convert(result: Any, dtype: Any, target: Any) -> Any:
         if target == dtype:
             return codes
         result = float8.decode(codes, dtype)
+    elif dtype in _HALF and target != dtype:
+        from tessera_torch.operands.narrowing import narrow
+
+        result = narrow(result.to(torch.float32), dtype)
     elif result.dtype != dtype:
         result = result.to(dtype)
     if target in float8.TYPES:

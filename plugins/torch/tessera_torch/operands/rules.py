@@ -63,6 +63,7 @@ OF_ONE_TYPE: Final = frozenset(
         *("abs", "ceil", "floor", "round", "trunc", "frac", "neg", "sgn", "sign", "bitwise_not"),
         *("gelu", "elu", "celu", "hardshrink", "hardsigmoid", "hardtanh", "leaky_relu", "mish"),
         *("relu", "silu", "softplus", "softshrink", "nan_to_num", "lerp"),
+        *("isposinf", "isneginf", "signbit", "heaviside"),
     }
 )
 

@@ -1,15 +1,20 @@
-"""Fused optimizers and gradient scaling, as sequences of element-wise operators.
+"""Fused optimizers and gradient scaling: each step of a tensor is one kernel over its elements.
 
-Steps, rates and whether a gradient is infinite are read on the host: numbers are faster than
-tensors. While a CUDA graph is captured they stay tensors, with other numbers at each replay.
+Kernels have the types of CUDA's (fused_adam_utils.cuh, FusedSgdKernel.cu, fused_adagrad_utils.cuh):
+numbers are doubles, so that terms with one are computed in double, other terms in float32 for
+16-bit tensors, and each tensor is rounded once. Steps, rates and whether a gradient is infinite are
+read on the host. While a CUDA graph is captured they stay tensors, with other numbers at each
+replay.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts
+from tessera_torch import counts, fusing
+from tessera_torch.own.foreach import opmath
 
 
 def _with_skips(compute: Callable[..., None]) -> Callable[..., None]:
@@ -46,54 +51,91 @@ def _number(number: Any) -> Any:
     return float(number)
 
 
-def _add(target: Any, part: Any, factor: Any) -> None:
-    if isinstance(factor, torch.Tensor):
-        target.add_(part * factor)
-    else:
-        target.add_(part, alpha=factor)
+def _double(number: Any) -> Any:
+    """Return a tensor of a number, which a kernel takes in double."""
+    is_double = isinstance(number, torch.Tensor) and number.dtype == torch.float64
+    return number if is_double else torch.tensor(float(number), dtype=torch.float64)
 
 
-def _scale_gradient(gradient: Any, maximize: bool, grad_scale: Any) -> Any:
-    if grad_scale is not None:
-        gradient.div_(grad_scale)
-    return -gradient if maximize else gradient
+def _wide(value: Any) -> Any:
+    return value.to(torch.float64)
 
 
-def _prepare_gradients(
-    parameters: Sequence[Any], gradients: Sequence[Any], weight_decay: float, maximize: bool,
+def _change(
+    name: str,
+    flags: tuple[bool, ...],
+    formula: Callable[..., Sequence[Any]],
+    tensors: Sequence[Any],
+    numbers: Sequence[Any],
     grad_scale: Any,
-) -> Iterator[tuple[int, Any, Any]]:  # fmt: skip
-    """Yield each parameter with its number and the gradient to descend, with the decay's part."""
-    for i, parameter in enumerate(parameters):
-        gradient = _scale_gradient(gradients[i], maximize, grad_scale)
-        if weight_decay:
-            gradient = gradient.add(parameter, alpha=weight_decay)
-        yield i, parameter, gradient
+) -> None:
+    """Change a parameter, its gradient and its state by one kernel.
+
+    The formula takes the tensors and the type in which CUDA computes, the numbers in double, and
+    the scale or None. It returns a value for each tensor; without a scale, the gradient stays.
+    """
+    has_scale, inner, count = grad_scale is not None, opmath(tensors[0].dtype), len(tensors)
+    scales = [_number(grad_scale)] if has_scale else []
+
+    def compute(*values: Any) -> Sequence[Any]:
+        loaded = [value.to(inner) for value in values[:count]]
+        gradient = loaded[1]
+        if has_scale:
+            gradient = (_wide(gradient) / values[-1]).to(inner)
+        own = values[count : count + len(numbers)]
+        results = formula(loaded[0], gradient, loaded[2:], own, inner)
+        return (results[0], *([gradient] if has_scale else []), *results[1:])
+
+    targets = [tensors[0], *(tensors[1:] if has_scale else tensors[2:])]
+    inputs = [*tensors, *map(_double, [*numbers, *scales])]
+    fusing.compute_into(name, (*flags, has_scale, count, inner), compute, inputs, targets)
+    torch.autograd.graph.increment_version(targets)
 
 
 def _adam(decoupled: bool) -> Any:
+    name = "_fused_adamw_" if decoupled else "_fused_adam_"
+
     def compute(
         parameters: Sequence[Any], gradients: Sequence[Any], averages: Sequence[Any],
         squares: Sequence[Any], largest: Sequence[Any], steps: Sequence[Any], *,
         lr: Any, beta1: float, beta2: float, weight_decay: float, eps: float,
         amsgrad: bool, maximize: bool, grad_scale: Any = None,
     ) -> None:  # fmt: skip
-        counts.CALLS["_fused_adamw_" if decoupled else "_fused_adam_"] += 1
+        counts.CALLS[name] += 1
         rate = _number(lr)
-        decay = 0 if decoupled else weight_decay
-        for i, parameter, gradient in _prepare_gradients(
-            parameters, gradients, decay, maximize, grad_scale
-        ):
+        flags = (amsgrad, maximize, bool(weight_decay))
+
+        def formula(
+            parameter: Any, gradient: Any, state: Sequence[Any], numbers: Sequence[Any], inner: Any
+        ) -> Sequence[Any]:
+            rate, beta1, beta2, decay, eps, correction1, correction2 = numbers
+            average, square, *maximum = state
+            if maximize:
+                gradient = -gradient
             if weight_decay and decoupled:
-                parameter.mul_(1 - rate * weight_decay)
-            step = _number(steps[i])
-            averages[i].lerp_(gradient, 1 - beta1)
-            squares[i].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-            second = squares[i]
+                wide = _wide(parameter)
+                parameter = (wide - rate * decay * wide).to(inner)
+            elif weight_decay:
+                gradient = (_wide(gradient) + _wide(parameter) * decay).to(inner)
+            wide = _wide(gradient)
+            average = (beta1 * _wide(average) + (1 - beta1) * wide).to(inner)
+            square = (beta2 * _wide(square) + (1 - beta2) * wide * wide).to(inner)
+            second = square
             if amsgrad:
-                second = torch.maximum(largest[i], squares[i], out=largest[i])
-            divisor = second.sqrt() / (1 - beta2**step) ** 0.5 + eps
-            _add(parameter, averages[i] / divisor, -rate / (1 - beta1**step))
+                second = torch.where(maximum[0] < square, square, maximum[0])
+                maximum = [second]
+            divisor = second.sqrt() / correction2.to(inner)
+            divisor = (_wide(divisor) + eps).to(inner)
+            size = (rate / _wide(correction1.to(inner))).to(inner)
+            return parameter - size * average / divisor, average, square, *maximum
+
+        for i, parameter in enumerate(parameters):
+            step = _number(steps[i])
+            corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
+            state = [averages[i], squares[i], *([largest[i]] if amsgrad else [])]
+            numbers = (rate, beta1, beta2, weight_decay, eps, *corrections)
+            tensors = (parameter, gradients[i], *state)
+            _change(name, flags, formula, tensors, numbers, grad_scale)
 
     return _with_skips(compute)
 
@@ -104,17 +146,27 @@ def _sgd(
     maximize: bool, is_first_step: bool, grad_scale: Any = None,
 ) -> None:  # fmt: skip
     counts.CALLS["_fused_sgd_"] += 1
-    prepared_gradients = _prepare_gradients(
-        parameters, gradients, weight_decay, maximize, grad_scale
-    )
-    for i, parameter, gradient in prepared_gradients:
+    flags = (bool(momentum), nesterov, maximize, is_first_step, bool(weight_decay))
+
+    def formula(
+        parameter: Any, gradient: Any, state: Sequence[Any], numbers: Sequence[Any], inner: Any
+    ) -> Sequence[Any]:
+        rate, decay, factor, share = numbers
+        if maximize:
+            gradient = -gradient
+        if weight_decay:
+            gradient = (_wide(gradient) + decay * _wide(parameter)).to(inner)
+        step, buffers = _wide(gradient), []
         if momentum:
-            if is_first_step:
-                momenta[i].copy_(gradient)
-            else:
-                momenta[i].mul_(momentum).add_(gradient, alpha=1 - dampening)
-            gradient = gradient.add(momenta[i], alpha=momentum) if nesterov else momenta[i]
-        _add(parameter, gradient, -_number(lr))
+            buffer = step if is_first_step else factor * _wide(state[0]) + share * step
+            buffers = [buffer.to(inner)]
+            step = _wide((step + factor * buffer if nesterov else buffer).to(inner))
+        return (_wide(parameter) - rate * step).to(inner), *buffers
+
+    numbers = (_number(lr), weight_decay, momentum, 1 - dampening)
+    for i, parameter in enumerate(parameters):
+        tensors = (parameter, gradients[i], *([momenta[i]] if momentum else []))
+        _change("_fused_sgd_", flags, formula, tensors, numbers, grad_scale)
 
 
 def _adagrad(
@@ -123,13 +175,28 @@ def _adagrad(
     maximize: bool, grad_scale: Any = None,
 ) -> None:  # fmt: skip
     counts.CALLS["_fused_adagrad_"] += 1
-    prepared_gradients = _prepare_gradients(
-        parameters, gradients, weight_decay, maximize, grad_scale
-    )
-    for i, parameter, gradient in prepared_gradients:
+    flags = (maximize, bool(weight_decay))
+
+    def formula(
+        parameter: Any, gradient: Any, state: Sequence[Any], numbers: Sequence[Any], inner: Any
+    ) -> Sequence[Any]:
+        rate, decay, eps = numbers
+        if maximize:
+            gradient = -gradient
+        if weight_decay:
+            gradient = (_wide(gradient) + _wide(parameter) * decay).to(inner)
+        total = state[0] + gradient * gradient
+        step = rate * _wide(gradient) / (_wide(total.sqrt()) + eps)
+        return (_wide(parameter) - step).to(inner), total
+
+    for i, parameter in enumerate(parameters):
         rate = _number(lr) / (1 + (_number(steps[i]) - 1) * lr_decay)
-        sums[i].addcmul_(gradient, gradient)
-        _add(parameter, gradient / (sums[i].sqrt() + eps), -rate)
+        tensors = (parameter, gradients[i], sums[i])
+        _change("_fused_adagrad_", flags, formula, tensors, (rate, weight_decay, eps), grad_scale)
+
+
+def _unscaled(inner: Any, gradient: Any, factor: Any) -> Sequence[Any]:
+    return (torch.where(factor == 1, gradient.to(inner), gradient.to(inner) * factor),)
 
 
 def _unscale(gradients: Sequence[Any], found_inf: Any, inv_scale: Any) -> None:
@@ -137,7 +204,10 @@ def _unscale(gradients: Sequence[Any], found_inf: Any, inv_scale: Any) -> None:
     for gradient in gradients:
         bad = (~gradient.isfinite()).any()
         found_inf.copy_(torch.maximum(found_inf, bad.to(found_inf.dtype)))
-        gradient.mul_(inv_scale)
+        inner = opmath(gradient.dtype)
+        inputs = (gradient, inv_scale.reshape(()).to(torch.float32))
+        fusing.compute_into("_unscale", inner, partial(_unscaled, inner), inputs, (gradient,))
+    torch.autograd.graph.increment_version(gradients)
 
 
 def _update_scale(
