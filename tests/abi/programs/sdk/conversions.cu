@@ -127,6 +127,42 @@ Exact fused(const Exact& a, const Exact& b, const Exact& c) {
   return sum;
 }
 
+// Operators, which truncate as the functions _rz.
+constexpr int OPERATORS = 12;
+template <class T>
+__host__ __device__ Code by_operator(T x, int k) {
+  switch (k) {
+    case 0: return (Code)(long long)(signed char)x;
+    case 1: return (unsigned char)x;
+    case 2: return (Code)(long long)(char)x;
+    case 3: return (Code)(long long)(short)x;
+    case 4: return (unsigned short)x;
+    case 5: return (Code)(long long)(int)x;
+    case 6: return (unsigned)x;
+    case 7: return (Code)(long)x;
+    case 8: return (unsigned long)x;
+    case 9: return (Code)(long long)x;
+    case 10: return (Code)x;
+    default: return (bool)x;
+  }
+}
+Code exact_operator(const Exact& value, int k) {
+  switch (k) {
+    case 0: return to_integer<signed char>(value, ZERO);
+    case 1: return to_integer<unsigned char>(value, ZERO);
+    case 2: return to_integer<char>(value, ZERO);
+    case 3: return to_integer<short>(value, ZERO);
+    case 4: return to_integer<unsigned short>(value, ZERO);
+    case 5: return to_integer<int>(value, ZERO);
+    case 6: return to_integer<unsigned>(value, ZERO);
+    case 7:
+    case 9: return to_integer<long long>(value, ZERO);
+    case 8:
+    case 10: return to_integer<Code>(value, ZERO);
+    default: return value.nan || value.infinite || value.count;
+  }
+}
+
 // Compares results with the definition's, of the device and, where functions exist there, of the host.
 template <class Op>
 __global__ void apply(const typename Op::In* in, Code* out, int n) {
@@ -158,11 +194,14 @@ int check(const char* name, const std::vector<typename Op::In>& in) {
   return bad;
 }
 
-#define FORMAT(name, type, pair, word, words, layout)                                                       \
+#define FORMAT(name, type, pair, word, words, layout, opposite, others)                                     \
   struct name {                                                                                             \
     using one = type;                                                                                       \
     using two = pair;                                                                                       \
-    static constexpr const Format& format = layout;                                                         \
+    static constexpr const Format &format = layout, &other_format = others;                                 \
+    __host__ __device__ static Code other(one x) {                                                          \
+      return __builtin_bit_cast(unsigned short, opposite(x));                                               \
+    }                                                                                                       \
     __host__ __device__ static one raw(unsigned short x) { return __ushort_as_##word(x); }                  \
     __host__ __device__ static Code bits(one x) { return __##word##_as_ushort(x); }                         \
     __host__ __device__ static one of_double(double x) { return __double2##word(x); }                       \
@@ -190,8 +229,8 @@ int check(const char* name, const std::vector<typename Op::In>& in) {
                              : k == 2 ? __##word##2##name##_ru(x)                                           \
                                       : __##word##2##name##_rd(x));                                         \
   }
-FORMAT(Half, __half, __half2, half, half2, HALF)
-FORMAT(Brain, __nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162, BRAIN)
+FORMAT(Half, __half, __half2, half, half2, HALF, __nv_bfloat16, BRAIN)
+FORMAT(Brain, __nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162, BRAIN, __half, HALF)
 
 bool is_nan_of(const Format& format, Code code) { return decode(format, code).nan; }
 const Format& small(int kind) { return kind < 2 ? E4M3 : E5M2; }
@@ -241,14 +280,15 @@ struct OfInteger {
   }
   static bool is_nan(Code, int) { return false; }
 };
-// All values of 16 bits to integers, to float and to 8 bits.
+// All values of 16 bits to integers, to float, to the other format and to 8 bits.
 template <class F>
 struct Of16Bits {
   using In = unsigned short;
-  static constexpr int count = 31;
+  static constexpr int count = 32 + OPERATORS;
   static constexpr bool on_host = true;
   __host__ __device__ static Code at(unsigned short code, int k) {
     const typename F::one x = F::raw(code);
+    if (k >= 32) return by_operator(x, k - 32);
     switch (k >> 2) {
       case 0: return F::to_int(x, k & 3);
       case 1: return F::to_uint(x, k & 3);
@@ -258,7 +298,10 @@ struct Of16Bits {
       case 5: return F::to_ull(x, k & 3);
       case 6: return to_8_bits(x, k & 3);
       default:
-        return k == 28 ? F::char_rz(x) : k == 29 ? F::uchar_rz(x) : __builtin_bit_cast(unsigned, (float)x);
+        return k == 28   ? F::char_rz(x)
+               : k == 29 ? F::uchar_rz(x)
+               : k == 30 ? __builtin_bit_cast(unsigned, (float)x)
+                         : F::other(x);
     }
   }
   __host__ __device__ static Code to_8_bits(__half_raw x, int k) {
@@ -272,6 +315,7 @@ struct Of16Bits {
   static Code exact(unsigned short code, int k) {
     const Exact value = decode(F::format, code);
     const Rounding mode = Rounding(k & 3);
+    if (k >= 32) return exact_operator(value, k - 32);
     switch (k >> 2) {
       case 0: return to_integer<int>(value, mode);
       case 1: return to_integer<unsigned>(value, mode);
@@ -283,27 +327,112 @@ struct Of16Bits {
       default:
         return k == 28   ? to_integer<signed char>(value, ZERO)
                : k == 29 ? to_integer<unsigned char>(value, ZERO)
-                         : encode(FLOAT, value, NEAREST);
+                         : encode(k == 30 ? FLOAT : F::other_format, value, NEAREST);
     }
   }
-  static bool is_nan(Code code, int k) { return is_nan_of(k == 30 ? FLOAT : small(k & 3), code); }
+  static bool is_nan(Code code, int k) {
+    return is_nan_of(k == 31 ? F::other_format : k == 30 ? FLOAT : small(k & 3), code);
+  }
 };
 struct Of8Bits {
   using In = unsigned char;
-  static constexpr int count = 4;
+  static constexpr int count = 4 + 2 * OPERATORS;
   static constexpr bool on_host = true;
   __host__ __device__ static Code at(unsigned char x, int k) {
     if (k < 2) return ((__half_raw)__nv_cvt_fp8_to_halfraw(x, k ? __NV_E5M2 : __NV_E4M3)).x;
     __nv_fp8_e4m3 a;
     __nv_fp8_e5m2 b;
     a.__x = b.__x = x;
-    return __builtin_bit_cast(unsigned, k == 2 ? (float)a : (float)b);
+    if (k < 4) return __builtin_bit_cast(unsigned, k == 2 ? (float)a : (float)b);
+    return k & 1 ? by_operator(b, (k - 4) / 2) : by_operator(a, (k - 4) / 2);
   }
   static Code exact(unsigned char x, int k) {
-    return encode(k < 2 ? HALF : FLOAT, decode(k & 1 ? E5M2 : E4M3, x), NEAREST);
+    const Exact value = decode(k & 1 ? E5M2 : E4M3, x);
+    return k < 4 ? encode(k < 2 ? HALF : FLOAT, value, NEAREST) : exact_operator(value, (k - 4) / 2);
   }
   static bool is_nan(Code code, int k) { return is_nan_of(k < 2 ? HALF : FLOAT, code); }
 };
+
+// Powers of two: code c is 2^(c - 127), and 255 is a NaN. What is rounded are absolute values.
+struct OfPower {
+  using In = unsigned char;
+  static constexpr int count = 4 + OPERATORS;
+  static constexpr bool on_host = true;
+  __host__ __device__ static Code at(unsigned char code, int k) {
+    __nv_fp8_e8m0 x;
+    x.__x = code;
+    switch (k) {
+      case 0: return __nv_cvt_e8m0_to_bf16raw(code).x;
+      case 1: return __builtin_bit_cast(unsigned short, (__half)x);
+      case 2: return __builtin_bit_cast(unsigned, (float)x);
+      case 3: return __builtin_bit_cast(Code, (double)x);
+      default: return by_operator(x, k - 4);
+    }
+  }
+  static const Format& format(int k) { return k == 0 ? BRAIN : k == 1 ? HALF : k == 2 ? FLOAT : DOUBLE; }
+  static Code exact(unsigned char code, int k) {
+    Exact value;
+    value.nan = code == 255;
+    value.count = 1;
+    value.exponent = code - 127;
+    return k < 4 ? encode(format(k), value, NEAREST) : exact_operator(value, k - 4);
+  }
+  static bool is_nan(Code code, int k) { return is_nan_of(format(k), code); }
+};
+Code exact_power(const Exact& value, bool saturate, bool up) {
+  const int beyond = saturate ? 254 : 255;
+  if (value.nan) return 255;
+  if (value.infinite) return beyond;
+  const int code = value.exponent + length(value.count) + 126 + (up && (value.count & (value.count - 1)));
+  if (!value.count || code < 0) return 0;
+  return code <= 254 ? code : up ? beyond : 254;
+}
+struct ToPower {
+  using In = double;
+  static constexpr int count = 15;
+  static constexpr bool on_host = true;
+  __host__ __device__ static Code at(double x, int k) {
+    const cudaRoundMode mode = k & 2 ? cudaRoundPosInf : cudaRoundZero;
+    if (k < 4) return __nv_cvt_double_to_e8m0(x, saturation(k), mode);
+    if (k < 8) return __nv_cvt_float_to_e8m0((float)x, saturation(k), mode);
+    if (k < 12) return __nv_cvt_bfloat16raw_to_e8m0(__nv_bfloat16((float)x), saturation(k), mode);
+    return k == 12   ? __nv_fp8_e8m0(x).__x
+           : k == 13 ? __nv_fp8_e8m0((float)x).__x
+                     : __nv_fp8_e8m0(__nv_bfloat16((float)x)).__x;
+  }
+  static Code exact(double x, int k) {
+    const Exact narrow = decode(FLOAT, __builtin_bit_cast(unsigned, (float)x));
+    const int type = k < 12 ? k / 4 : k - 12;
+    Exact value = type == 0 ? decode(DOUBLE, __builtin_bit_cast(Code, x)) : narrow;
+    if (type == 2 && !value.nan) value = decode(BRAIN, encode(BRAIN, narrow, NEAREST));
+    return exact_power(value, k >= 12 || (k & 1), k >= 12 || (k & 2));
+  }
+  static bool is_nan(Code, int) { return false; }
+};
+struct IntegerToPower {
+  using In = long long;
+  static constexpr int count = 8;
+  static constexpr bool on_host = true;
+  __host__ __device__ static Code at(long long x, int k) {
+    switch (k) {
+      case 0: return __nv_fp8_e8m0((short)x).__x;
+      case 1: return __nv_fp8_e8m0((unsigned short)x).__x;
+      case 2: return __nv_fp8_e8m0((int)x).__x;
+      case 3: return __nv_fp8_e8m0((unsigned)x).__x;
+      case 4: return __nv_fp8_e8m0((long)x).__x;
+      case 5: return __nv_fp8_e8m0((unsigned long)x).__x;
+      case 6: return __nv_fp8_e8m0(x).__x;
+      default: return __nv_fp8_e8m0((Code)x).__x;
+    }
+  }
+  static Code exact(long long x, int k) {
+    const Exact values[] = {of_integer((short)x), of_integer((unsigned short)x), of_integer((int)x),
+                            of_integer((unsigned)x)};
+    return exact_power(k < 4 ? values[k] : k & 1 ? of_integer((Code)x) : of_integer(x), true, true);
+  }
+  static bool is_nan(Code, int) { return false; }
+};
+
 struct Triple {
   unsigned a, b, c;
 };
@@ -549,6 +678,9 @@ int main() {
                                 check<Of16Bits<Brain>>("to others", all_codes<unsigned short>(65536)) +
                                 check<Fused<Brain>>("fused", triples(codes(BRAIN))));
   bad += report("8 bits", check<Of8Bits>("to others", all_codes<unsigned char>(256)));
+  bad += report("powers", check<OfPower>("to others", all_codes<unsigned char>(256)) +
+                              check<ToPower>("from floats", doubles(BRAIN)) +
+                              check<IntegerToPower>("from integers", integers()));
   const std::vector<Triple> words =
       triples({0, 1, 2, 31, 32, 33, 255, 0x7fffffff, 0x80000000, ~0u, 0x80ff7f01, 0x0180fe7f, 0x12345678, 0x7fff8000,
                0x80007fff, 0xffff0000});
