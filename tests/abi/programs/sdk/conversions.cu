@@ -86,14 +86,16 @@ Exact of_integer(T v) {
   value.count = v < 0 ? Wide(0) - Wide((__int128)v) : Wide(v);
   return value;
 }
+// A NaN becomes the value of 2^(bits - 1) if either side has 64 bits, else 0.
 template <class T>
-Code to_integer(const Exact& value, Rounding mode) {
+Code to_integer(const Exact& value, Rounding mode, bool from_double = false) {
   const bool is_signed = std::is_signed<T>::value;
   const int bits = 8 * sizeof(T);
   const Wide top = Wide(1) << (bits - 1);
-  if (value.nan) return bits == 64 ? Code(top) : 0;
+  if (value.nan) return bits == 64 || from_double ? Code((long long)(T)top) : 0;
   const Wide limit = value.negative ? (is_signed ? top : 0) : is_signed ? top - 1 : 2 * top - 1;
-  const Wide size = value.infinite ? limit : std::min(counted(value, 0, mode), limit);
+  const bool is_beyond = value.infinite || (value.count && value.exponent + length(value.count) > 65);
+  const Wide size = is_beyond ? limit : std::min(counted(value, 0, mode), limit);
   return Code((long long)(T)(value.negative ? Wide(0) - size : size));
 }
 // a * b + c; a summand far below the other one is only seen by its sign.
@@ -433,6 +435,69 @@ struct IntegerToPower {
   static bool is_nan(Code, int) { return false; }
 };
 
+// Between float or double and integers of 32 and 64 bits, and from double to float.
+#define IN_MODES(function, x, k) \
+  ((k) == 0 ? function##_rn(x) : (k) == 1 ? function##_rz(x) : (k) == 2 ? function##_ru(x) : function##_rd(x))
+#define TO_INTEGERS(name, type)                                                             \
+  __device__ Code to_integers(type x, int k) {                                              \
+    switch (k >> 2) {                                                                       \
+      case 0: return (Code)(long long)IN_MODES(__##name##2int, x, k & 3);                   \
+      case 1: return IN_MODES(__##name##2uint, x, k & 3);                                   \
+      case 2: return (Code)IN_MODES(__##name##2ll, x, k & 3);                               \
+      default: return IN_MODES(__##name##2ull, x, k & 3);                                   \
+    }                                                                                       \
+  }
+TO_INTEGERS(float, float)
+TO_INTEGERS(double, double)
+template <class T>
+struct ToWideIntegers {
+  using In = Code;
+  static constexpr bool is_double = sizeof(T) == 8;
+  static constexpr int count = is_double ? 20 : 16;
+  static constexpr bool on_host = false;
+  __device__ static Code at(Code code, int k) {
+    if constexpr (is_double) {
+      const double x = __builtin_bit_cast(double, code);
+      return k < 16 ? to_integers(x, k) : __builtin_bit_cast(unsigned, IN_MODES(__double2float, x, k & 3));
+    } else {
+      return to_integers(__builtin_bit_cast(float, (unsigned)code), k);
+    }
+  }
+  static Code exact(Code code, int k) {
+    const Exact value = decode(is_double ? DOUBLE : FLOAT, code);
+    const Rounding mode = Rounding(k & 3);
+    switch (k >> 2) {
+      case 0: return to_integer<int>(value, mode, is_double);
+      case 1: return to_integer<unsigned>(value, mode, is_double);
+      case 2: return to_integer<long long>(value, mode, is_double);
+      case 3: return to_integer<Code>(value, mode, is_double);
+      default: return encode(FLOAT, value, mode);
+    }
+  }
+  static bool is_nan(Code code, int) { return is_nan_of(FLOAT, code); }
+};
+struct OfWideIntegers {
+  using In = long long;
+  static constexpr int count = 26;
+  static constexpr bool on_host = false;
+  __device__ static Code at(long long x, int k) {
+    switch (k >> 2) {
+      case 0: return __builtin_bit_cast(unsigned, IN_MODES(__int2float, (int)x, k & 3));
+      case 1: return __builtin_bit_cast(unsigned, IN_MODES(__uint2float, (unsigned)x, k & 3));
+      case 2: return __builtin_bit_cast(unsigned, IN_MODES(__ll2float, x, k & 3));
+      case 3: return __builtin_bit_cast(unsigned, IN_MODES(__ull2float, (Code)x, k & 3));
+      case 4: return __builtin_bit_cast(Code, IN_MODES(__ll2double, x, k & 3));
+      case 5: return __builtin_bit_cast(Code, IN_MODES(__ull2double, (Code)x, k & 3));
+      default: return __builtin_bit_cast(Code, k == 24 ? __int2double_rn((int)x) : __uint2double_rn((unsigned)x));
+    }
+  }
+  static Code exact(long long x, int k) {
+    const Exact values[] = {of_integer((int)x), of_integer((unsigned)x), of_integer(x), of_integer((Code)x)};
+    if (k >= 24) return encode(DOUBLE, values[k - 24], NEAREST);
+    return encode(k < 16 ? FLOAT : DOUBLE, values[k < 16 ? k >> 2 : (k >> 2) - 2], Rounding(k & 3));
+  }
+  static bool is_nan(Code, int) { return false; }
+};
 struct Triple {
   unsigned a, b, c;
 };
@@ -486,7 +551,7 @@ struct BytePerm {
 };
 struct Integers {
   using In = Triple;
-  static constexpr int count = 18;
+  static constexpr int count = 24;
   static constexpr bool on_host = false;
   __device__ static Code at(Triple t, int k) {
     const Code a = t.a | Code(t.b) << 32, b = t.c | Code(t.a) << 32;
@@ -508,7 +573,13 @@ struct Integers {
       case 14: return __funnelshift_l(t.a, t.b, t.c);
       case 15: return __funnelshift_lc(t.a, t.b, t.c);
       case 16: return __funnelshift_r(t.a, t.b, t.c);
-      default: return __funnelshift_rc(t.a, t.b, t.c);
+      case 17: return __funnelshift_rc(t.a, t.b, t.c);
+      case 18: return (unsigned)__hadd((int)t.a, (int)t.b);
+      case 19: return (unsigned)__rhadd((int)t.a, (int)t.b);
+      case 20: return __uhadd(t.a, t.b);
+      case 21: return __urhadd(t.a, t.b);
+      case 22: return (unsigned)__mul24((int)t.a, (int)t.b);
+      default: return __umul24(t.a, t.b);
     }
   }
   static int first(Code v, int bits) {  // the lowest set bit, counted from 1
@@ -526,6 +597,7 @@ struct Integers {
     for (int i = 0; i < 64; i++) n += v >> i & 1;
     return n;
   }
+  static long long low_24(unsigned v) { return (long long)(v & 0x7fffff) - (v & 0x800000); }
   static Code exact(Triple t, int k) {
     const Code a = t.a | Code(t.b) << 32, b = t.c | Code(t.a) << 32;
     const long long signed_gap = (long long)(int)t.a - (int)t.b, gap = (long long)t.a - t.b;
@@ -548,7 +620,13 @@ struct Integers {
       case 14: return (unsigned)(Wide(a) << wrapped >> 32);
       case 15: return (unsigned)(Wide(a) << clamped >> 32);
       case 16: return (unsigned)(a >> wrapped);
-      default: return (unsigned)(a >> clamped);
+      case 17: return (unsigned)(a >> clamped);
+      case 18: return (unsigned)(((long long)(int)t.a + (int)t.b) >> 1);
+      case 19: return (unsigned)(((long long)(int)t.a + (int)t.b + 1) >> 1);
+      case 20: return (unsigned)((Code(t.a) + t.b) >> 1);
+      case 21: return (unsigned)((Code(t.a) + t.b + 1) >> 1);
+      case 22: return (unsigned)(low_24(t.a) * low_24(t.b));
+      default: return (unsigned)(Code(t.a & 0xffffff) * (t.b & 0xffffff));
     }
   }
   static bool is_nan(Code, int) { return false; }
@@ -558,6 +636,7 @@ struct Integers {
   X(vadd, 0, a + b) X(vaddss, 1, clamp(a + b)) X(vaddus, 0, clamp(a + b))                      \
   X(vsub, 0, a - b) X(vsubss, 1, clamp(a - b)) X(vsubus, 0, clamp(a - b))                      \
   X(vavgu, 0, (a + b + 1) / 2) X(vhaddu, 0, (a + b) / 2)                                       \
+  X(vavgs, 1, (a + b + (a + b >= 0 ? 1 : -1)) / 2)                                             \
   X(vabsdiffs, 1, std::abs(a - b)) X(vabsdiffu, 0, std::abs(a - b))                            \
   X(vmaxs, 1, std::max(a, b)) X(vmaxu, 0, std::max(a, b))                                      \
   X(vmins, 1, std::min(a, b)) X(vminu, 0, std::min(a, b))                                      \
@@ -638,11 +717,27 @@ std::vector<long long> integers() {
   std::vector<long long> all;
   for (int shift = 0; shift < 64; shift++)
     for (const Code step : {0ull, 1ull, 3ull, 1ull << shift >> 8, 1ull << shift >> 9, 1ull << shift >> 11,
-                            1ull << shift >> 12, (1ull << shift >> 12) * 3, (1ull << shift >> 9) * 3})
+                            1ull << shift >> 12, (1ull << shift >> 12) * 3, (1ull << shift >> 9) * 3,
+                            1ull << shift >> 24, (1ull << shift >> 24) * 3, 1ull << shift >> 53,
+                            (1ull << shift >> 53) * 3})
       for (const long long more : {-1, 0, 1}) {
         const Code v = (1ull << shift) + step + Code(more);
         all.insert(all.end(), {(long long)v, (long long)(0 - v)});
       }
+  return all;
+}
+// Codes of each exponent; where digits are near the unit or the smallest float, each digit is the last or first one.
+std::vector<Code> wide_codes(const Format& format) {
+  std::vector<Code> all;
+  const int fraction = format.digits - 1;
+  const Code sign = 1ull << (format.bits - 1), mask = (1ull << fraction) - 1;
+  for (Code field = 0; field << fraction <= format.infinity; field++) {
+    const int exponent = format.least + int(field) + fraction;
+    const bool is_close = (exponent >= -3 && exponent < 68) || (exponent > -155 && exponent < -120) || exponent > 1020;
+    for (int shift = 0; shift <= fraction; shift += is_close || shift == fraction - 1 ? 1 : fraction - 1)
+      for (const Code digits : {1ull << shift, (1ull << shift) - 1, ~0ull << shift, 3ull << shift})
+        all.insert(all.end(), {field << fraction | (digits & mask), field << fraction | (digits & mask) | sign});
+  }
   return all;
 }
 std::vector<Triple> triples(const std::vector<unsigned>& values) {
@@ -681,6 +776,9 @@ int main() {
   bad += report("powers", check<OfPower>("to others", all_codes<unsigned char>(256)) +
                               check<ToPower>("from floats", doubles(BRAIN)) +
                               check<IntegerToPower>("from integers", integers()));
+  bad += report("wide", check<ToWideIntegers<float>>("from float", wide_codes(FLOAT)) +
+                            check<ToWideIntegers<double>>("from double", wide_codes(DOUBLE)) +
+                            check<OfWideIntegers>("from integers", integers()));
   const std::vector<Triple> words =
       triples({0, 1, 2, 31, 32, 33, 255, 0x7fffffff, 0x80000000, ~0u, 0x80ff7f01, 0x0180fe7f, 0x12345678, 0x7fff8000,
                0x80007fff, 0xffff0000});
