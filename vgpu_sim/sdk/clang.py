@@ -1,5 +1,7 @@
 """Finding a clang that can compile CUDA for PTX."""
 
+import functools
+import os
 import re
 import shutil
 import subprocess
@@ -17,10 +19,12 @@ _INSTALL = (
     f"install clang {OLDEST} or newer with its NVPTX target, for example `apt-get install clang-19"
     " g++`, or select one with -ccbin DIRECTORY"
 )
-
-
-# The last clang whose options these are known to be: LLVM 19 and 22 have been tried.
-_EXPANDS = 22
+# Options of LLVM, and of each a function that its NVPTX target compiles only with it: without, it
+# calls functions that it does not have, and ends with a crash.
+_EXPANSIONS = {
+    "-expand-div-rem-bits=64": "__int128 divide(__int128 a, __int128 b) { return a / b; }",
+    "-expand-fp-convert-bits=64": "double convert(__int128 a) { return a; }",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +43,18 @@ class Clang:
 
     @property
     def expansions(self) -> tuple[str, ...]:
-        """The options with which LLVM expands divisions and conversions of 128-bit integers.
+        """The options with which LLVM expands divisions and conversions of 128-bit integers."""
+        return _expansions(self.path)
 
-        Without them, its NVPTX target calls functions that it does not have, and ends with a crash.
-        """
-        if self.version > _EXPANDS:
-            return ()
-        return "-mllvm", "-expand-div-rem-bits=64", "-mllvm", "-expand-fp-convert-bits=64"
+
+@functools.cache
+def _expansions(path: Path) -> tuple[str, ...]:
+    """Return the options that have their effect in a clang, whatever its version."""
+    options: list[str] = []
+    for option, source in _EXPANSIONS.items():
+        if _compiles(path, source, "-mllvm", option):
+            options += "-mllvm", option
+    return tuple(options)
 
 
 def _candidates(chosen: str | None) -> list[Path]:
@@ -73,6 +82,21 @@ def _ask(path: Path, *arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return run.stdout if run.returncode == 0 else ""
+
+
+def _compiles(path: Path, source: str, *options: str) -> bool:
+    """Return whether a clang compiles a source of C to PTX."""
+    command = [
+        path, "-x", "c", "--target=nvptx64-nvidia-cuda", "-fno-crash-diagnostics", *options,
+        "-S", "-", "-o", os.devnull,
+    ]  # fmt: skip
+    try:
+        run = subprocess.run(
+            command, input=source, capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return run.returncode == 0
 
 
 def _probe(path: Path) -> Clang | None:

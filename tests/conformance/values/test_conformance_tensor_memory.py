@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support.kernels.tensor_memory import THREADS, Runs, check_hostile_words, end_well, module_of
+from support.execution.interpreted_ptx import compile_verified
+from support.kernels.tensor_memory import (
+    THREADS,
+    Runs,
+    check_hostile_words,
+    end_well,
+    module_of,
+    source,
+)
 from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
 from vgpu_sim.isa import TrapCause
 
@@ -318,9 +326,43 @@ def test_saturation_ends_the_kernel_by_a_cause_of_its_own(idesc: int, cause: Tra
         assert runs.cause_of_trap(*words) is cause
 
 
-def test_saturation_in_a_constant_descriptor_is_refused() -> None:
+_INTEGERS = _MMA.replace("kind::f16", "kind::i8").replace("%idesc", "%r0")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _INTEGERS.replace("%r0", "8"),
+        f"mov.b32 %r0, 8; {_INTEGERS}",
+        f"@%first mov.u32 %r0, 24; again: {{ {_INTEGERS} }} @%w0 bra again;",
+    ],
+)
+def test_saturation_in_a_constant_descriptor_is_refused(body: str) -> None:
     with pytest.raises(UnsupportedPtxError, match=r"i8 with bit 3 \(saturation\)"):
-        module_of(_MMA.replace("kind::f16", "kind::i8").replace("%idesc", "8"))
+        module_of(body)
+
+
+def test_saturation_in_a_constant_descriptor_of_a_function_is_refused() -> None:
+    function = f"""
+      .func f() {{
+        .reg .b32 %d, %r0; .reg .b64 %x1, %x2; .reg .pred %p; mov.b32 %r0, 8; {_INTEGERS} ret;
+      }}
+    """
+    with pytest.raises(UnsupportedPtxError, match=r"i8 with bit 3 \(saturation\)"):
+        compile_verified(source("call f;").replace(".visible", f"{function} .visible", 1), (10, 0))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mov.b32 %r0, 16;",
+        "mov.b32 %r0, 8; @%w0 mov.b32 %r0, 16;",
+        "mov.b32 %r0, 8; mov.b64 {%r0, %r1}, %x1;",
+        "mov.b32 %r1, 8; xor.b32 %r0, %r1, 24;",
+    ],
+)
+def test_a_descriptor_that_may_be_another_value_is_tested_later(body: str) -> None:
+    module_of(f"{body} {_INTEGERS}")
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,10 @@ def test_textures_and_surfaces_return_what_the_host_computes(tmp_path: Path) -> 
             ],
         ),
         ("halves", ["halves", "bfloat16"]),
-        ("conversions", ["half", "bfloat16", "8 bits", "permutations", "integers"]),
+        (
+            "conversions",
+            ["half", "bfloat16", "8 bits", "powers", "wide", "permutations", "integers"],
+        ),
         ("implicit_includes", ["implicit includes"]),
     ],
 )  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.stack.call_graph import CallGraph
 from vgpu_sim.compiler.lower.stack.program import Program
+from vgpu_sim.compiler.lower.symbols.constants import Constants
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.frames import Frame, LocalVariable, size_and_alignment
 from vgpu_sim.compiler.lower.symbols.scopes import (
@@ -64,6 +65,7 @@ class Context:
     lower_function: "Callable[[Context, tree.Function], None]"
     memory: SharedMemory
     findings: Findings
+    constants: Constants = field(default_factory=Constants)
     locals: dict[str, LocalVariable] = field(default_factory=dict)
     shared_bytes: int = 0
     parameter_image: str = ""
@@ -129,6 +131,7 @@ class Context:
             scope=Scope(),
             frame=frame,
             findings=self.symbols.findings(function.name),
+            constants=Constants(function),
             operands=(),
             leave=LabelTarget("leave"),
             carry=None,

@@ -11,6 +11,7 @@ from vgpu_sim.compiler.lower.instructions import lower_instruction
 from vgpu_sim.compiler.lower.stack.linking import link
 from vgpu_sim.compiler.lower.stack.program import Program
 from vgpu_sim.compiler.lower.symbols import names, shared_memory
+from vgpu_sim.compiler.lower.symbols.constants import Constants
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.frames import LocalVariable, size_and_alignment
 from vgpu_sim.compiler.lower.symbols.parameters import lay_out, max_parameter_bytes
@@ -51,6 +52,7 @@ def lower_function(
     ]
     memory = shared_memory.lay_out(symbols.shared, [body, *called], findings)
     context = _context(symbols, memory, parameters, findings)
+    context.constants = Constants(function)
     context.parameter_image = f"{function.name}.parameters"  # names in PTX have no dots
     context.has_short_addresses = any(
         _moves_short_address(instruction, context.parameters)

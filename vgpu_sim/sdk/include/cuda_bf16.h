@@ -3,6 +3,7 @@
 #ifndef TESSERA_CUDA_BF16_H
 #define TESSERA_CUDA_BF16_H
 
+#include "cuda_fp16.h"
 #include "cuda_runtime.h"
 
 #include <math.h>
@@ -49,12 +50,18 @@ struct __nv_bfloat16 {
   __host__ __device__ __nv_bfloat16(unsigned long i) : __nv_bfloat16((unsigned long long)i) {}
   __host__ __device__ __nv_bfloat16(short i) : __x(tessera_bfloat16_bits((float)i)) {}
   __host__ __device__ __nv_bfloat16(unsigned short i) : __x(tessera_bfloat16_bits((float)i)) {}
+  explicit __host__ __device__ __nv_bfloat16(__half v) : __nv_bfloat16((float)v) {}
   __host__ __device__ operator float() const { return tessera_bfloat16_value(__x); }
+#ifndef __CUDA_NO_BFLOAT16_CONVERSIONS__
+  TESSERA_TO_INTEGERS()
+  __host__ __device__ operator bool() const { return (__x & 0x7fff) != 0; }
+#endif
   __host__ __device__ operator __nv_bfloat16_raw() const { return {__x}; }
   /* By it, volatile values become others, as in reductions of CCCL. */
   __host__ __device__ operator __nv_bfloat16_raw() const volatile { return {__x}; }
 };
 static_assert(sizeof(__nv_bfloat16) == 2, "two bytes");
+inline __host__ __device__ __half::__half(__nv_bfloat16 v) : __half((float)v) {}
 
 struct __attribute__((aligned(4))) __nv_bfloat162 {
   __nv_bfloat16 x, y;
@@ -138,5 +145,7 @@ typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
 #undef TESSERA_HD
+#undef TESSERA_TO_INTEGER
+#undef TESSERA_TO_INTEGERS
 
 #endif

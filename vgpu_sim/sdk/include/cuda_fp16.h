@@ -43,6 +43,7 @@ TESSERA_HD float tessera_half_value(unsigned short x) {
 #endif
 }
 
+struct __nv_bfloat16;
 struct __half {
   unsigned short __x;
   __half() = default;
@@ -57,7 +58,12 @@ struct __half {
   __host__ __device__ __half(unsigned long i) : __half((unsigned long long)i) {}
   __host__ __device__ __half(short i) : __x(tessera_half_bits((float)i)) {}
   __host__ __device__ __half(unsigned short i) : __x(tessera_half_bits((float)i)) {}
+  explicit __host__ __device__ __half(__nv_bfloat16 v); /* of cuda_bf16.h */
   __host__ __device__ operator float() const { return tessera_half_value(__x); }
+#ifndef __CUDA_NO_HALF_CONVERSIONS__
+  TESSERA_TO_INTEGERS()
+  __host__ __device__ operator bool() const { return (__x & 0x7fff) != 0; }
+#endif
   __host__ __device__ operator __half_raw() const { return {__x}; }
   /* By it, volatile values become others, as in reductions of CCCL. */
   __host__ __device__ operator __half_raw() const volatile { return {__x}; }
@@ -150,5 +156,7 @@ typedef __half nv_half;
 typedef __half2 nv_half2;
 
 #undef TESSERA_HD
+#undef TESSERA_TO_INTEGER
+#undef TESSERA_TO_INTEGERS
 
 #endif

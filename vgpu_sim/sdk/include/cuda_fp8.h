@@ -5,6 +5,7 @@
 
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
+#include "tessera/narrow/integers.h"
 
 #define TESSERA_HD static __host__ __device__ __forceinline__
 
@@ -73,12 +74,6 @@ TESSERA_HD __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_int
   explicit __host__ __device__ name(type v) : __x(__nv_cvt_double_to_fp8((double)v, __NV_SATFINITE, kind)) {}
 #define TESSERA_TO(type) \
   explicit __host__ __device__ operator type() const { return (type)(float)*this; }
-/* Integers: what does not fit becomes the nearest one that does, and not a number becomes 0. */
-#define TESSERA_TO_INTEGER(type, low, high)                                  \
-  explicit __host__ __device__ operator type() const {                       \
-    const float v = (float)*this;                                            \
-    return v != v ? (type)0 : v < (low) ? (type)(low) : v > (high) ? (type)(high) : (type)v; \
-  }
 #define TESSERA_FP8(name, interpretation)                                                          \
   struct name {                                                                                    \
     static constexpr __nv_fp8_interpretation_t kind = interpretation;                              \
@@ -100,16 +95,7 @@ TESSERA_HD __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_int
     explicit __host__ __device__ operator float() const { return __half2float((__half)*this); }    \
     TESSERA_TO(double)                                                                             \
     TESSERA_TO(__nv_bfloat16)                                                                      \
-    TESSERA_TO_INTEGER(signed char, -128, 127)                                                     \
-    TESSERA_TO_INTEGER(unsigned char, 0, 255)                                                      \
-    TESSERA_TO_INTEGER(short, -32768, 32767)                                                       \
-    TESSERA_TO_INTEGER(unsigned short, 0, 65535)                                                   \
-    TESSERA_TO_INTEGER(int, -57344, 57344)                                                         \
-    TESSERA_TO_INTEGER(unsigned int, 0, 57344)                                                     \
-    TESSERA_TO_INTEGER(long, -57344, 57344)                                                        \
-    TESSERA_TO_INTEGER(unsigned long, 0, 57344)                                                    \
-    TESSERA_TO_INTEGER(long long, -57344, 57344)                                                   \
-    TESSERA_TO_INTEGER(unsigned long long, 0, 57344)                                               \
+    TESSERA_TO_INTEGERS(explicit)                                                                  \
     explicit __host__ __device__ operator bool() const { return (__x & 0x7f) != 0; }               \
   };                                                                                               \
   static_assert(sizeof(name) == 1, "one byte");
@@ -118,7 +104,6 @@ TESSERA_FP8(__nv_fp8_e5m2, __NV_E5M2)
 #undef TESSERA_FP8
 #undef TESSERA_FROM
 #undef TESSERA_TO
-#undef TESSERA_TO_INTEGER
 
 /* Two and four of them; the first one is in the lowest byte. */
 #define TESSERA_FP8_PAIR(name, quad, one)                                                          \
@@ -160,6 +145,7 @@ TESSERA_HD __nv_fp8_storage_t __nv_cvt_double_to_e8m0(double x, __nv_saturation_
   const unsigned long long size = __builtin_bit_cast(unsigned long long, x) & ~0ull >> 1;
   const unsigned long long rest = size & ((1ull << 52) - 1);
   if (x != x) return 0xff;
+  if (rounding == cudaRoundZero && size >> 52 >= 1023 + 128 && size >> 52 < 2047) return 254;
   int code = (int)(size >> 52) - 1023 + 127;
   if (rounding == cudaRoundNearest)
     code += (int)(rest >> 51);
@@ -188,11 +174,26 @@ struct __nv_fp8_e8m0 {
   explicit __host__ __device__ __nv_fp8_e8m0(float v) : __nv_fp8_e8m0((double)v) {}
   explicit __host__ __device__ __nv_fp8_e8m0(__half v) : __nv_fp8_e8m0((float)v) {}
   explicit __host__ __device__ __nv_fp8_e8m0(__nv_bfloat16 v) : __nv_fp8_e8m0((float)v) {}
+#define TESSERA_FROM(type, exact) \
+  explicit __host__ __device__ __nv_fp8_e8m0(type v) : __nv_fp8_e8m0((double)exact) {}
+  TESSERA_FROM(short, v)
+  TESSERA_FROM(unsigned short, v)
+  TESSERA_FROM(int, v)
+  TESSERA_FROM(unsigned int, v)
+  TESSERA_FROM(long, tessera_sticky((long long)v))
+  TESSERA_FROM(unsigned long, tessera_sticky((unsigned long long)v))
+  TESSERA_FROM(long long, tessera_sticky(v))
+  TESSERA_FROM(unsigned long long, tessera_sticky(v))
+#undef TESSERA_FROM
   explicit __host__ __device__ operator __nv_bfloat16() const { return __nv_cvt_e8m0_to_bf16raw(__x); }
   explicit __host__ __device__ operator float() const { return (float)(__nv_bfloat16)*this; }
   explicit __host__ __device__ operator double() const { return (double)(float)*this; }
   explicit __host__ __device__ operator __half() const { return __half((float)*this); }
+  TESSERA_TO_INTEGERS(explicit)
+  explicit __host__ __device__ operator bool() const { return true; } /* no value is zero */
 };
 #undef TESSERA_HD
+#undef TESSERA_TO_INTEGER
+#undef TESSERA_TO_INTEGERS
 
 #endif

@@ -46,8 +46,15 @@ _ROUNDED_PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
 # Operators whose kernels only move or convert elements, or that take integers beside floats.
 _NOT_PROMOTED: Final = frozenset(
     {
-        *("copy", "_to_copy", "clone", "fill", "masked_fill", "where", "ldexp"),
-        *("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", "polygamma"),
+        "copy",
+        "_to_copy",
+        "clone",
+        "fill",
+        "masked_fill",
+        "where",
+        "ldexp",
+        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+        "polygamma",
         "fake_quantize_per_tensor_affine_cachemask",
         "fake_quantize_per_channel_affine_cachemask",
     }
@@ -60,10 +67,34 @@ ALSO_PROMOTED: Final = frozenset({"isin", "floor_divide"})
 # TensorIterator.cpp and other loops that check for equal types. Its CPU operators were probed.
 OF_ONE_TYPE: Final = frozenset(
     {
-        *("abs", "ceil", "floor", "round", "trunc", "frac", "neg", "sgn", "sign", "bitwise_not"),
-        *("gelu", "elu", "celu", "hardshrink", "hardsigmoid", "hardtanh", "leaky_relu", "mish"),
-        *("relu", "silu", "softplus", "softshrink", "nan_to_num", "lerp"),
-        *("isposinf", "isneginf", "signbit", "heaviside"),
+        "abs",
+        "ceil",
+        "floor",
+        "round",
+        "trunc",
+        "frac",
+        "neg",
+        "sgn",
+        "sign",
+        "bitwise_not",
+        "gelu",
+        "elu",
+        "celu",
+        "hardshrink",
+        "hardsigmoid",
+        "hardtanh",
+        "leaky_relu",
+        "mish",
+        "relu",
+        "silu",
+        "softplus",
+        "softshrink",
+        "nan_to_num",
+        "lerp",
+        "isposinf",
+        "isneginf",
+        "signbit",
+        "heaviside",
     }
 )
 
@@ -76,11 +107,34 @@ OF_8_BIT_FLOATS: Final = frozenset(
 # Other operators for these types: they only move elements, and take no number as an element.
 MOVES: Final = frozenset(
     {
-        *("cat", "index", "index_select", "gather", "flip", "roll", "rot90", "masked_select"),
-        *("take", "repeat", "tril", "triu", "slice_scatter", "select_scatter", "index_copy"),
-        *("repeat_interleave", "split_with_sizes_copy", "unfold_copy", "diag_embed"),
-        *("expand_copy", "permute_copy", "view_copy", "_chunk_cat", "diagonal_copy"),
-        *("channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "masked_scatter"),
+        "cat",
+        "index",
+        "index_select",
+        "gather",
+        "flip",
+        "roll",
+        "rot90",
+        "masked_select",
+        "take",
+        "repeat",
+        "tril",
+        "triu",
+        "slice_scatter",
+        "select_scatter",
+        "index_copy",
+        "repeat_interleave",
+        "split_with_sizes_copy",
+        "unfold_copy",
+        "diag_embed",
+        "expand_copy",
+        "permute_copy",
+        "view_copy",
+        "_chunk_cat",
+        "diagonal_copy",
+        "channel_shuffle",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "masked_scatter",
     }
 )
 

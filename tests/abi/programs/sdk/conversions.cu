@@ -86,14 +86,16 @@ Exact of_integer(T v) {
   value.count = v < 0 ? Wide(0) - Wide((__int128)v) : Wide(v);
   return value;
 }
+// A NaN becomes the value of 2^(bits - 1) if either side has 64 bits, else 0.
 template <class T>
-Code to_integer(const Exact& value, Rounding mode) {
+Code to_integer(const Exact& value, Rounding mode, bool from_double = false) {
   const bool is_signed = std::is_signed<T>::value;
   const int bits = 8 * sizeof(T);
   const Wide top = Wide(1) << (bits - 1);
-  if (value.nan) return bits == 64 ? Code(top) : 0;
+  if (value.nan) return bits == 64 || from_double ? Code((long long)(T)top) : 0;
   const Wide limit = value.negative ? (is_signed ? top : 0) : is_signed ? top - 1 : 2 * top - 1;
-  const Wide size = value.infinite ? limit : std::min(counted(value, 0, mode), limit);
+  const bool is_beyond = value.infinite || (value.count && value.exponent + length(value.count) > 65);
+  const Wide size = is_beyond ? limit : std::min(counted(value, 0, mode), limit);
   return Code((long long)(T)(value.negative ? Wide(0) - size : size));
 }
 // a * b + c; a summand far below the other one is only seen by its sign.
@@ -127,6 +129,42 @@ Exact fused(const Exact& a, const Exact& b, const Exact& c) {
   return sum;
 }
 
+// Operators, which truncate as the functions _rz.
+constexpr int OPERATORS = 12;
+template <class T>
+__host__ __device__ Code by_operator(T x, int k) {
+  switch (k) {
+    case 0: return (Code)(long long)(signed char)x;
+    case 1: return (unsigned char)x;
+    case 2: return (Code)(long long)(char)x;
+    case 3: return (Code)(long long)(short)x;
+    case 4: return (unsigned short)x;
+    case 5: return (Code)(long long)(int)x;
+    case 6: return (unsigned)x;
+    case 7: return (Code)(long)x;
+    case 8: return (unsigned long)x;
+    case 9: return (Code)(long long)x;
+    case 10: return (Code)x;
+    default: return (bool)x;
+  }
+}
+Code exact_operator(const Exact& value, int k) {
+  switch (k) {
+    case 0: return to_integer<signed char>(value, ZERO);
+    case 1: return to_integer<unsigned char>(value, ZERO);
+    case 2: return to_integer<char>(value, ZERO);
+    case 3: return to_integer<short>(value, ZERO);
+    case 4: return to_integer<unsigned short>(value, ZERO);
+    case 5: return to_integer<int>(value, ZERO);
+    case 6: return to_integer<unsigned>(value, ZERO);
+    case 7:
+    case 9: return to_integer<long long>(value, ZERO);
+    case 8:
+    case 10: return to_integer<Code>(value, ZERO);
+    default: return value.nan || value.infinite || value.count;
+  }
+}
+
 // Compares results with the definition's, of the device and, where functions exist there, of the host.
 template <class Op>
 __global__ void apply(const typename Op::In* in, Code* out, int n) {
@@ -158,11 +196,14 @@ int check(const char* name, const std::vector<typename Op::In>& in) {
   return bad;
 }
 
-#define FORMAT(name, type, pair, word, words, layout)                                                       \
+#define FORMAT(name, type, pair, word, words, layout, opposite, others)                                     \
   struct name {                                                                                             \
     using one = type;                                                                                       \
     using two = pair;                                                                                       \
-    static constexpr const Format& format = layout;                                                         \
+    static constexpr const Format &format = layout, &other_format = others;                                 \
+    __host__ __device__ static Code other(one x) {                                                          \
+      return __builtin_bit_cast(unsigned short, opposite(x));                                               \
+    }                                                                                                       \
     __host__ __device__ static one raw(unsigned short x) { return __ushort_as_##word(x); }                  \
     __host__ __device__ static Code bits(one x) { return __##word##_as_ushort(x); }                         \
     __host__ __device__ static one of_double(double x) { return __double2##word(x); }                       \
@@ -190,8 +231,8 @@ int check(const char* name, const std::vector<typename Op::In>& in) {
                              : k == 2 ? __##word##2##name##_ru(x)                                           \
                                       : __##word##2##name##_rd(x));                                         \
   }
-FORMAT(Half, __half, __half2, half, half2, HALF)
-FORMAT(Brain, __nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162, BRAIN)
+FORMAT(Half, __half, __half2, half, half2, HALF, __nv_bfloat16, BRAIN)
+FORMAT(Brain, __nv_bfloat16, __nv_bfloat162, bfloat16, bfloat162, BRAIN, __half, HALF)
 
 bool is_nan_of(const Format& format, Code code) { return decode(format, code).nan; }
 const Format& small(int kind) { return kind < 2 ? E4M3 : E5M2; }
@@ -241,14 +282,15 @@ struct OfInteger {
   }
   static bool is_nan(Code, int) { return false; }
 };
-// All values of 16 bits to integers, to float and to 8 bits.
+// All values of 16 bits to integers, to float, to the other format and to 8 bits.
 template <class F>
 struct Of16Bits {
   using In = unsigned short;
-  static constexpr int count = 31;
+  static constexpr int count = 32 + OPERATORS;
   static constexpr bool on_host = true;
   __host__ __device__ static Code at(unsigned short code, int k) {
     const typename F::one x = F::raw(code);
+    if (k >= 32) return by_operator(x, k - 32);
     switch (k >> 2) {
       case 0: return F::to_int(x, k & 3);
       case 1: return F::to_uint(x, k & 3);
@@ -258,7 +300,10 @@ struct Of16Bits {
       case 5: return F::to_ull(x, k & 3);
       case 6: return to_8_bits(x, k & 3);
       default:
-        return k == 28 ? F::char_rz(x) : k == 29 ? F::uchar_rz(x) : __builtin_bit_cast(unsigned, (float)x);
+        return k == 28   ? F::char_rz(x)
+               : k == 29 ? F::uchar_rz(x)
+               : k == 30 ? __builtin_bit_cast(unsigned, (float)x)
+                         : F::other(x);
     }
   }
   __host__ __device__ static Code to_8_bits(__half_raw x, int k) {
@@ -272,6 +317,7 @@ struct Of16Bits {
   static Code exact(unsigned short code, int k) {
     const Exact value = decode(F::format, code);
     const Rounding mode = Rounding(k & 3);
+    if (k >= 32) return exact_operator(value, k - 32);
     switch (k >> 2) {
       case 0: return to_integer<int>(value, mode);
       case 1: return to_integer<unsigned>(value, mode);
@@ -283,26 +329,174 @@ struct Of16Bits {
       default:
         return k == 28   ? to_integer<signed char>(value, ZERO)
                : k == 29 ? to_integer<unsigned char>(value, ZERO)
-                         : encode(FLOAT, value, NEAREST);
+                         : encode(k == 30 ? FLOAT : F::other_format, value, NEAREST);
     }
   }
-  static bool is_nan(Code code, int k) { return is_nan_of(k == 30 ? FLOAT : small(k & 3), code); }
+  static bool is_nan(Code code, int k) {
+    return is_nan_of(k == 31 ? F::other_format : k == 30 ? FLOAT : small(k & 3), code);
+  }
 };
 struct Of8Bits {
   using In = unsigned char;
-  static constexpr int count = 4;
+  static constexpr int count = 4 + 2 * OPERATORS;
   static constexpr bool on_host = true;
   __host__ __device__ static Code at(unsigned char x, int k) {
     if (k < 2) return ((__half_raw)__nv_cvt_fp8_to_halfraw(x, k ? __NV_E5M2 : __NV_E4M3)).x;
     __nv_fp8_e4m3 a;
     __nv_fp8_e5m2 b;
     a.__x = b.__x = x;
-    return __builtin_bit_cast(unsigned, k == 2 ? (float)a : (float)b);
+    if (k < 4) return __builtin_bit_cast(unsigned, k == 2 ? (float)a : (float)b);
+    return k & 1 ? by_operator(b, (k - 4) / 2) : by_operator(a, (k - 4) / 2);
   }
   static Code exact(unsigned char x, int k) {
-    return encode(k < 2 ? HALF : FLOAT, decode(k & 1 ? E5M2 : E4M3, x), NEAREST);
+    const Exact value = decode(k & 1 ? E5M2 : E4M3, x);
+    return k < 4 ? encode(k < 2 ? HALF : FLOAT, value, NEAREST) : exact_operator(value, (k - 4) / 2);
   }
   static bool is_nan(Code code, int k) { return is_nan_of(k < 2 ? HALF : FLOAT, code); }
+};
+
+// Powers of two: code c is 2^(c - 127), and 255 is a NaN. What is rounded are absolute values.
+struct OfPower {
+  using In = unsigned char;
+  static constexpr int count = 4 + OPERATORS;
+  static constexpr bool on_host = true;
+  __host__ __device__ static Code at(unsigned char code, int k) {
+    __nv_fp8_e8m0 x;
+    x.__x = code;
+    switch (k) {
+      case 0: return __nv_cvt_e8m0_to_bf16raw(code).x;
+      case 1: return __builtin_bit_cast(unsigned short, (__half)x);
+      case 2: return __builtin_bit_cast(unsigned, (float)x);
+      case 3: return __builtin_bit_cast(Code, (double)x);
+      default: return by_operator(x, k - 4);
+    }
+  }
+  static const Format& format(int k) { return k == 0 ? BRAIN : k == 1 ? HALF : k == 2 ? FLOAT : DOUBLE; }
+  static Code exact(unsigned char code, int k) {
+    Exact value;
+    value.nan = code == 255;
+    value.count = 1;
+    value.exponent = code - 127;
+    return k < 4 ? encode(format(k), value, NEAREST) : exact_operator(value, k - 4);
+  }
+  static bool is_nan(Code code, int k) { return is_nan_of(format(k), code); }
+};
+Code exact_power(const Exact& value, bool saturate, bool up) {
+  const int beyond = saturate ? 254 : 255;
+  if (value.nan) return 255;
+  if (value.infinite) return beyond;
+  const int code = value.exponent + length(value.count) + 126 + (up && (value.count & (value.count - 1)));
+  if (!value.count || code < 0) return 0;
+  return code <= 254 ? code : up ? beyond : 254;
+}
+struct ToPower {
+  using In = double;
+  static constexpr int count = 15;
+  static constexpr bool on_host = true;
+  __host__ __device__ static Code at(double x, int k) {
+    const cudaRoundMode mode = k & 2 ? cudaRoundPosInf : cudaRoundZero;
+    if (k < 4) return __nv_cvt_double_to_e8m0(x, saturation(k), mode);
+    if (k < 8) return __nv_cvt_float_to_e8m0((float)x, saturation(k), mode);
+    if (k < 12) return __nv_cvt_bfloat16raw_to_e8m0(__nv_bfloat16((float)x), saturation(k), mode);
+    return k == 12   ? __nv_fp8_e8m0(x).__x
+           : k == 13 ? __nv_fp8_e8m0((float)x).__x
+                     : __nv_fp8_e8m0(__nv_bfloat16((float)x)).__x;
+  }
+  static Code exact(double x, int k) {
+    const Exact narrow = decode(FLOAT, __builtin_bit_cast(unsigned, (float)x));
+    const int type = k < 12 ? k / 4 : k - 12;
+    Exact value = type == 0 ? decode(DOUBLE, __builtin_bit_cast(Code, x)) : narrow;
+    if (type == 2 && !value.nan) value = decode(BRAIN, encode(BRAIN, narrow, NEAREST));
+    return exact_power(value, k >= 12 || (k & 1), k >= 12 || (k & 2));
+  }
+  static bool is_nan(Code, int) { return false; }
+};
+struct IntegerToPower {
+  using In = long long;
+  static constexpr int count = 8;
+  static constexpr bool on_host = true;
+  __host__ __device__ static Code at(long long x, int k) {
+    switch (k) {
+      case 0: return __nv_fp8_e8m0((short)x).__x;
+      case 1: return __nv_fp8_e8m0((unsigned short)x).__x;
+      case 2: return __nv_fp8_e8m0((int)x).__x;
+      case 3: return __nv_fp8_e8m0((unsigned)x).__x;
+      case 4: return __nv_fp8_e8m0((long)x).__x;
+      case 5: return __nv_fp8_e8m0((unsigned long)x).__x;
+      case 6: return __nv_fp8_e8m0(x).__x;
+      default: return __nv_fp8_e8m0((Code)x).__x;
+    }
+  }
+  static Code exact(long long x, int k) {
+    const Exact values[] = {of_integer((short)x), of_integer((unsigned short)x), of_integer((int)x),
+                            of_integer((unsigned)x)};
+    return exact_power(k < 4 ? values[k] : k & 1 ? of_integer((Code)x) : of_integer(x), true, true);
+  }
+  static bool is_nan(Code, int) { return false; }
+};
+
+// Between float or double and integers of 32 and 64 bits, and from double to float.
+#define IN_MODES(function, x, k) \
+  ((k) == 0 ? function##_rn(x) : (k) == 1 ? function##_rz(x) : (k) == 2 ? function##_ru(x) : function##_rd(x))
+#define TO_INTEGERS(name, type)                                                             \
+  __device__ Code to_integers(type x, int k) {                                              \
+    switch (k >> 2) {                                                                       \
+      case 0: return (Code)(long long)IN_MODES(__##name##2int, x, k & 3);                   \
+      case 1: return IN_MODES(__##name##2uint, x, k & 3);                                   \
+      case 2: return (Code)IN_MODES(__##name##2ll, x, k & 3);                               \
+      default: return IN_MODES(__##name##2ull, x, k & 3);                                   \
+    }                                                                                       \
+  }
+TO_INTEGERS(float, float)
+TO_INTEGERS(double, double)
+template <class T>
+struct ToWideIntegers {
+  using In = Code;
+  static constexpr bool is_double = sizeof(T) == 8;
+  static constexpr int count = is_double ? 20 : 16;
+  static constexpr bool on_host = false;
+  __device__ static Code at(Code code, int k) {
+    if constexpr (is_double) {
+      const double x = __builtin_bit_cast(double, code);
+      return k < 16 ? to_integers(x, k) : __builtin_bit_cast(unsigned, IN_MODES(__double2float, x, k & 3));
+    } else {
+      return to_integers(__builtin_bit_cast(float, (unsigned)code), k);
+    }
+  }
+  static Code exact(Code code, int k) {
+    const Exact value = decode(is_double ? DOUBLE : FLOAT, code);
+    const Rounding mode = Rounding(k & 3);
+    switch (k >> 2) {
+      case 0: return to_integer<int>(value, mode, is_double);
+      case 1: return to_integer<unsigned>(value, mode, is_double);
+      case 2: return to_integer<long long>(value, mode, is_double);
+      case 3: return to_integer<Code>(value, mode, is_double);
+      default: return encode(FLOAT, value, mode);
+    }
+  }
+  static bool is_nan(Code code, int) { return is_nan_of(FLOAT, code); }
+};
+struct OfWideIntegers {
+  using In = long long;
+  static constexpr int count = 26;
+  static constexpr bool on_host = false;
+  __device__ static Code at(long long x, int k) {
+    switch (k >> 2) {
+      case 0: return __builtin_bit_cast(unsigned, IN_MODES(__int2float, (int)x, k & 3));
+      case 1: return __builtin_bit_cast(unsigned, IN_MODES(__uint2float, (unsigned)x, k & 3));
+      case 2: return __builtin_bit_cast(unsigned, IN_MODES(__ll2float, x, k & 3));
+      case 3: return __builtin_bit_cast(unsigned, IN_MODES(__ull2float, (Code)x, k & 3));
+      case 4: return __builtin_bit_cast(Code, IN_MODES(__ll2double, x, k & 3));
+      case 5: return __builtin_bit_cast(Code, IN_MODES(__ull2double, (Code)x, k & 3));
+      default: return __builtin_bit_cast(Code, k == 24 ? __int2double_rn((int)x) : __uint2double_rn((unsigned)x));
+    }
+  }
+  static Code exact(long long x, int k) {
+    const Exact values[] = {of_integer((int)x), of_integer((unsigned)x), of_integer(x), of_integer((Code)x)};
+    if (k >= 24) return encode(DOUBLE, values[k - 24], NEAREST);
+    return encode(k < 16 ? FLOAT : DOUBLE, values[k < 16 ? k >> 2 : (k >> 2) - 2], Rounding(k & 3));
+  }
+  static bool is_nan(Code, int) { return false; }
 };
 struct Triple {
   unsigned a, b, c;
@@ -357,7 +551,7 @@ struct BytePerm {
 };
 struct Integers {
   using In = Triple;
-  static constexpr int count = 18;
+  static constexpr int count = 24;
   static constexpr bool on_host = false;
   __device__ static Code at(Triple t, int k) {
     const Code a = t.a | Code(t.b) << 32, b = t.c | Code(t.a) << 32;
@@ -379,7 +573,13 @@ struct Integers {
       case 14: return __funnelshift_l(t.a, t.b, t.c);
       case 15: return __funnelshift_lc(t.a, t.b, t.c);
       case 16: return __funnelshift_r(t.a, t.b, t.c);
-      default: return __funnelshift_rc(t.a, t.b, t.c);
+      case 17: return __funnelshift_rc(t.a, t.b, t.c);
+      case 18: return (unsigned)__hadd((int)t.a, (int)t.b);
+      case 19: return (unsigned)__rhadd((int)t.a, (int)t.b);
+      case 20: return __uhadd(t.a, t.b);
+      case 21: return __urhadd(t.a, t.b);
+      case 22: return (unsigned)__mul24((int)t.a, (int)t.b);
+      default: return __umul24(t.a, t.b);
     }
   }
   static int first(Code v, int bits) {  // the lowest set bit, counted from 1
@@ -397,6 +597,7 @@ struct Integers {
     for (int i = 0; i < 64; i++) n += v >> i & 1;
     return n;
   }
+  static long long low_24(unsigned v) { return (long long)(v & 0x7fffff) - (v & 0x800000); }
   static Code exact(Triple t, int k) {
     const Code a = t.a | Code(t.b) << 32, b = t.c | Code(t.a) << 32;
     const long long signed_gap = (long long)(int)t.a - (int)t.b, gap = (long long)t.a - t.b;
@@ -419,7 +620,13 @@ struct Integers {
       case 14: return (unsigned)(Wide(a) << wrapped >> 32);
       case 15: return (unsigned)(Wide(a) << clamped >> 32);
       case 16: return (unsigned)(a >> wrapped);
-      default: return (unsigned)(a >> clamped);
+      case 17: return (unsigned)(a >> clamped);
+      case 18: return (unsigned)(((long long)(int)t.a + (int)t.b) >> 1);
+      case 19: return (unsigned)(((long long)(int)t.a + (int)t.b + 1) >> 1);
+      case 20: return (unsigned)((Code(t.a) + t.b) >> 1);
+      case 21: return (unsigned)((Code(t.a) + t.b + 1) >> 1);
+      case 22: return (unsigned)(low_24(t.a) * low_24(t.b));
+      default: return (unsigned)(Code(t.a & 0xffffff) * (t.b & 0xffffff));
     }
   }
   static bool is_nan(Code, int) { return false; }
@@ -429,6 +636,7 @@ struct Integers {
   X(vadd, 0, a + b) X(vaddss, 1, clamp(a + b)) X(vaddus, 0, clamp(a + b))                      \
   X(vsub, 0, a - b) X(vsubss, 1, clamp(a - b)) X(vsubus, 0, clamp(a - b))                      \
   X(vavgu, 0, (a + b + 1) / 2) X(vhaddu, 0, (a + b) / 2)                                       \
+  X(vavgs, 1, (a + b + (a + b >= 0 ? 1 : -1)) / 2)                                             \
   X(vabsdiffs, 1, std::abs(a - b)) X(vabsdiffu, 0, std::abs(a - b))                            \
   X(vmaxs, 1, std::max(a, b)) X(vmaxu, 0, std::max(a, b))                                      \
   X(vmins, 1, std::min(a, b)) X(vminu, 0, std::min(a, b))                                      \
@@ -509,11 +717,27 @@ std::vector<long long> integers() {
   std::vector<long long> all;
   for (int shift = 0; shift < 64; shift++)
     for (const Code step : {0ull, 1ull, 3ull, 1ull << shift >> 8, 1ull << shift >> 9, 1ull << shift >> 11,
-                            1ull << shift >> 12, (1ull << shift >> 12) * 3, (1ull << shift >> 9) * 3})
+                            1ull << shift >> 12, (1ull << shift >> 12) * 3, (1ull << shift >> 9) * 3,
+                            1ull << shift >> 24, (1ull << shift >> 24) * 3, 1ull << shift >> 53,
+                            (1ull << shift >> 53) * 3})
       for (const long long more : {-1, 0, 1}) {
         const Code v = (1ull << shift) + step + Code(more);
         all.insert(all.end(), {(long long)v, (long long)(0 - v)});
       }
+  return all;
+}
+// Codes of each exponent; where digits are near the unit or the smallest float, each digit is the last or first one.
+std::vector<Code> wide_codes(const Format& format) {
+  std::vector<Code> all;
+  const int fraction = format.digits - 1;
+  const Code sign = 1ull << (format.bits - 1), mask = (1ull << fraction) - 1;
+  for (Code field = 0; field << fraction <= format.infinity; field++) {
+    const int exponent = format.least + int(field) + fraction;
+    const bool is_close = (exponent >= -3 && exponent < 68) || (exponent > -155 && exponent < -120) || exponent > 1020;
+    for (int shift = 0; shift <= fraction; shift += is_close || shift == fraction - 1 ? 1 : fraction - 1)
+      for (const Code digits : {1ull << shift, (1ull << shift) - 1, ~0ull << shift, 3ull << shift})
+        all.insert(all.end(), {field << fraction | (digits & mask), field << fraction | (digits & mask) | sign});
+  }
   return all;
 }
 std::vector<Triple> triples(const std::vector<unsigned>& values) {
@@ -549,6 +773,12 @@ int main() {
                                 check<Of16Bits<Brain>>("to others", all_codes<unsigned short>(65536)) +
                                 check<Fused<Brain>>("fused", triples(codes(BRAIN))));
   bad += report("8 bits", check<Of8Bits>("to others", all_codes<unsigned char>(256)));
+  bad += report("powers", check<OfPower>("to others", all_codes<unsigned char>(256)) +
+                              check<ToPower>("from floats", doubles(BRAIN)) +
+                              check<IntegerToPower>("from integers", integers()));
+  bad += report("wide", check<ToWideIntegers<float>>("from float", wide_codes(FLOAT)) +
+                            check<ToWideIntegers<double>>("from double", wide_codes(DOUBLE)) +
+                            check<OfWideIntegers>("from integers", integers()));
   const std::vector<Triple> words =
       triples({0, 1, 2, 31, 32, 33, 255, 0x7fffffff, 0x80000000, ~0u, 0x80ff7f01, 0x0180fe7f, 0x12345678, 0x7fff8000,
                0x80007fff, 0xffff0000});

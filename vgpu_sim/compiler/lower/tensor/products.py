@@ -242,7 +242,8 @@ def _multiply(context: Context, form: Form, match: Match) -> None:
         tensor_address(context, remaining_operands.pop(0)) if variant.sparse else nothing
     )
     idesc = remaining_operands.pop(0)
-    if kind == "i8" and isinstance(idesc, tree.Integer) and idesc.value & _SATURATES:
+    # A computed descriptor is tested when the kernel runs.
+    if kind == "i8" and (context.constants.of(idesc) or 0) & _SATURATES:
         raise Unsupported(".kind::i8 with bit 3 (saturation) of the instruction descriptor")
     scales: list[Operand] = [nothing, nothing]
     if kind in _BLOCKS:

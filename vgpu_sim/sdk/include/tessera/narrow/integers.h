@@ -23,3 +23,20 @@ static __host__ __device__ __forceinline__ T tessera_integer(float v) {
 }
 
 #endif
+
+/* The operators of a type that becomes integers as cvt.rzi converts; the header that includes this one removes the
+ * macros. */
+#define TESSERA_TO_INTEGER(specifier, type) \
+  specifier __host__ __device__ operator type() const { return tessera_integer<type>(truncf((float)*this)); }
+#define TESSERA_TO_INTEGERS(specifier)          \
+  TESSERA_TO_INTEGER(specifier, signed char)    \
+  TESSERA_TO_INTEGER(specifier, unsigned char)  \
+  TESSERA_TO_INTEGER(specifier, char)           \
+  TESSERA_TO_INTEGER(specifier, short)          \
+  TESSERA_TO_INTEGER(specifier, unsigned short) \
+  TESSERA_TO_INTEGER(specifier, int)            \
+  TESSERA_TO_INTEGER(specifier, unsigned int)   \
+  TESSERA_TO_INTEGER(specifier, long)           \
+  TESSERA_TO_INTEGER(specifier, unsigned long)  \
+  TESSERA_TO_INTEGER(specifier, long long)      \
+  TESSERA_TO_INTEGER(specifier, unsigned long long)
