@@ -86,7 +86,7 @@ def _ask(path: Path, *arguments: str) -> str:
 
 def _compiles(path: Path, source: str, *options: str) -> bool:
     """Return whether a clang compiles a source of C to PTX."""
-    command = [
+    command: list[str | Path] = [
         path, "-x", "c", "--target=nvptx64-nvidia-cuda", "-fno-crash-diagnostics", *options,
         "-S", "-", "-o", os.devnull,
     ]  # fmt: skip

@@ -108,11 +108,13 @@ def expect(functor: Functor, operands: Sequence[Operand]) -> Expected:
             finite = np.isfinite(exact) & ((exact != 0) | (functor.scale is not None))
             low = np.where(finite, exact - reach, np.nan)
             high = np.where(finite, exact + reach, np.nan)
-            window = (
+            return Expected(
+                target,
+                choices,
                 cast(_round(low, target, common), target),
                 cast(_round(high, target, common), target),
+                zero_sign=functor.zero_sign,
             )
-            return Expected(target, choices, *window, zero_sign=functor.zero_sign)
     relative = 1e-5 if target == "complex64" else 1e-13 if target == "complex128" else 0.0
     return Expected(target, choices, zero_sign=functor.zero_sign, relative=relative)
 
@@ -185,7 +187,7 @@ class _Binary:
     def _of_tensors(self, dtype: str) -> Iterator[Case]:
         first, second = self._usable(*pairs(dtype))
         operands = Operand(first, dtype), Operand(second, dtype)
-        empty_operands = Operand(first[:0], dtype), Operand(second[:0], dtype)
+        empty_operands = [Operand(first[:0], dtype), Operand(second[:0], dtype)]
         if self.tensors:
             yield self._case(self.call, f"{dtype} tensors", *operands)
             yield self._case(self.call, f"{dtype} empty", *empty_operands)

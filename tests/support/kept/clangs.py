@@ -15,7 +15,7 @@ _LATER = 40  # clang's versions of some years
 
 
 @functools.cache
-def installed() -> tuple[Clang, ...]:
+def list_clangs() -> tuple[Clang, ...]:
     """Return the suitable clangs of this machine, in the order of their versions.
 
     Raises:
@@ -32,4 +32,4 @@ def installed() -> tuple[Clang, ...]:
 
 def of_day() -> Clang:
     """Return the oldest clang of this machine on one day, and the newest on the next."""
-    return installed()[-(rotation.number_of_day() % 2)]
+    return list_clangs()[-(rotation.number_of_day() % 2)]
