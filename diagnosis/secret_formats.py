@@ -6,7 +6,7 @@ ids of containers after ``containerd://``, resource versions, and names of pods,
 Other runs of 32 or more hexadecimal digits, such as ids of traces, are lost. Each pattern is linear
 in the length of a line: a run of characters is scanned from its beginning only.
 
-Three forms cannot be told from ordinary words and need a keyword before them: words without digits,
+Three forms look like ordinary words and need a keyword before them: words without digits,
 such as a bootstrap token of letters only, random lower-case letters and digits after ``-``, such as
 the end of a pod's name, and UUIDs.
 """

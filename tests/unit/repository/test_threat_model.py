@@ -55,16 +55,16 @@ def test_each_named_test_exists(file: str, test: str) -> None:
     assert test in names if test else any(name.startswith("test_") for name in names)
 
 
-def test_a_wall_of_control_groups_names_its_condition() -> None:
+def test_a_limit_by_control_groups_names_its_condition() -> None:
     """On nodes with cgroup v2 as systemd mounts it, control groups enforce no limit of slices."""
     condition = "where [control groups enforce limits](#what-is-not-defended)"
-    wall = re.compile(
+    limit = re.compile(
         r"(?:control group|cgroup) (?:limits|is charged)|in the tenant's cgroup"
         r"|weights by multiprocessors"
     )
-    walls = [defence for _, defence, _ in list_defences() if wall.search(defence)]
-    assert len(walls) >= 4
-    assert [defence for defence in walls if condition not in defence] == []
+    limits = [defence for _, defence, _ in list_defences() if limit.search(defence)]
+    assert len(limits) >= 4
+    assert [defence for defence in limits if condition not in defence] == []
     open_ends = TEXT.split("## What is not defended", 1)[1]
     for reason in ("cgroup v2", "nsdelegate", "IsolationNotEnforced", "limits.md#clusters"):
         assert reason in open_ends

@@ -1,7 +1,6 @@
 """The most memory that each reader of a tenant's files has at a time: three times its limit.
 
-``tests/unit/repository/test_tenant_readers.py`` has the other readers, and requires that each has a
-row.
+``worker_process/test_tenant_readers.py`` has the other readers, and requires that each has a row.
 """
 
 import subprocess
