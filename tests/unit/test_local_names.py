@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 # Words that say nothing about a value.
 VAGUE = frozenset(
     re.findall(

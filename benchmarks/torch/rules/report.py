@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.torch.rules import coverage
-from benchmarks.torch.rules.known import KNOWN
+from benchmarks.torch.rules.known_cases import KNOWN
 from benchmarks.torch.rules.table import ROWS
 
 Record = Mapping[str, Any]
@@ -48,9 +48,9 @@ def render(records: Sequence[Record], on_cpu: Sequence[Record]) -> str:
     )
     right = sum(is_right(record) for record in on_cpu)
     lines.append(f"operators compared with the CPU only: {len(on_cpu)}, of which {right} agree")
-    lines += [f"KNOWN {line}" for line in known(records)]
+    lines += [f"KNOWN {line}" for line in known_disagreements(records)]
     lines += [f"DISAGREES {line}" for line in disagreements(records)]
-    lines += [f"AGREES, BUT IS LISTED AS KNOWN {line}" for line in cured(records)]
+    lines += [f"AGREES, BUT IS LISTED AS KNOWN {line}" for line in unexpected_agreements(records)]
     lines += [f"DIFFERS FROM THE CPU {record['name']}" for record in on_cpu if not is_right(record)]
     return "\n".join(lines)
 
@@ -65,7 +65,7 @@ def disagreements(records: Iterable[Record]) -> list[str]:
     ]
 
 
-def known(records: Iterable[Record]) -> list[str]:
+def known_disagreements(records: Iterable[Record]) -> list[str]:
     """Return one line for each case that disagrees as the table of known cases has it."""
     return [
         f"{record['name']} | {case['label']} | {KNOWN[_key(record, case)]}"
@@ -75,7 +75,7 @@ def known(records: Iterable[Record]) -> list[str]:
     ]
 
 
-def cured(records: Sequence[Record]) -> list[str]:
+def unexpected_agreements(records: Sequence[Record]) -> list[str]:
     """Return one line for each known case whose row was compared and that agrees."""
     compared = {(record["name"], record["dtype"]) for record in records}
     differing = {_key(record, case) for record in records for case in record["differs"]}
@@ -84,7 +84,7 @@ def cured(records: Sequence[Record]) -> list[str]:
 
 def is_as_expected(records: Sequence[Record]) -> bool:
     """Return whether exactly the known cases of the rows that were compared disagree."""
-    return not disagreements(records) and not cured(records)
+    return not disagreements(records) and not unexpected_agreements(records)
 
 
 def _key(record: Record, case: Mapping[str, Any]) -> tuple[str, str, str]:

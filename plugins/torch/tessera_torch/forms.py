@@ -186,7 +186,7 @@ def _of_rounded_difference(operator: Any) -> Callable[..., Any]:
         dtype = torch.result_type(first, second)
         if dtype not in (torch.float16, torch.bfloat16):
             return operator(first, second, reduction, *rest)
-        from tessera_torch.operands.narrowing import narrow
+        from tessera_torch.formulas.narrowing import narrow
 
         difference = narrow(first.to(torch.float32) - second.to(torch.float32), dtype)
         wide = difference.to(torch.float32)

@@ -10,10 +10,10 @@ from tessera_torch import counts
 from tessera_torch.arguments import Arguments, on_device
 from tessera_torch.checks.overlap import check_apart, check_inner_overlap, check_overlap
 from tessera_torch.forms import formula
+from tessera_torch.formulas import float8
 from tessera_torch.inference import infer
 from tessera_torch.layouts import Layout, layout_of
 from tessera_torch.nesting import Nested, compiling
-from tessera_torch.operands import float8
 from tessera_torch.operands.promotion import Operands, check_float8
 from tessera_torch.operands.rules import ALSO_PROMOTED, MOVES
 from tessera_torch.replay.recording import Recorder

@@ -1,8 +1,9 @@
 """Element-wise operators: one kernel for operands of any sizes that are passed in one pattern."""
 
+import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -11,9 +12,9 @@ from tessera_torch.arguments import Arguments, on_device
 from tessera_torch.checks.messages import broadcast_shapes, check_cast
 from tessera_torch.checks.overlap import check_inner_overlap, check_overlap
 from tessera_torch.forms import formula
+from tessera_torch.formulas.float8 import as_bytes
 from tessera_torch.layout import Iteration
 from tessera_torch.nesting import Nested, compiling
-from tessera_torch.operands.float8 import as_bytes
 from tessera_torch.operands.promotion import Operands, check_float8, convert
 from tessera_torch.replay.recording import Recorder
 from tessera_torch.signature import Signature
@@ -257,3 +258,51 @@ def _common(arguments: Arguments) -> Any:
         if not isinstance(number, torch.Tensor):
             return torch.result_type(arguments.tensors[0], number)
     return None
+
+
+_LOCK: Final = threading.Lock()
+_KERNELS: Final[dict[Any, Pointwise]] = {}
+
+
+class _Form(Signature):
+    """A function in place of an overload: the last of its arguments are written."""
+
+    def __init__(self, name: str, inputs: int, targets: int) -> None:
+        self.name = name
+        self.is_out = False
+        self.functional = None
+        self.alpha = -1
+        self.numbers = [True] * inputs
+        self.writes = list(range(inputs, inputs + targets))
+        self.results = ()
+
+    def without_targets(self, full: Sequence[Any]) -> list[Any]:
+        """Return the inputs."""
+        return list(full[: self.writes[0]])
+
+
+def compute_into(
+    name: str,
+    key: Any,
+    formula: Callable[..., Sequence[Any]],
+    inputs: Sequence[Any],
+    targets: Sequence[Any],
+) -> None:
+    """Write a function's results into tensors, which may be inputs too, by one kernel.
+
+    Steps are in the types in which the function computes them: nothing is rounded between two.
+
+    Args:
+        name: names the function in counts.
+        key: distinguishes functions of that name: kernels are kept by both.
+        formula: takes the inputs' tensors and returns a result for each target.
+        inputs: tensors and Python's numbers, which are broadcast.
+        targets: each result is rounded to the type of its target.
+    """
+    with _LOCK:
+        kernel = _KERNELS.get((name, key))
+        if kernel is None:
+            form = _Form(name, len(inputs), len(targets))
+            kernel = Pointwise(form, lambda arguments, scaled: formula(*arguments))
+            _KERNELS[name, key] = kernel
+    kernel([*inputs, *targets])

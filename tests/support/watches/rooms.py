@@ -75,6 +75,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "tests": (
         "tests/unit/repository",
         "tests/unit/test_fuzzing.py",
+        "tests/unit/test_local_names.py",
         "tests/unit/test_mutation.py",
         "tests/unit/test_rooms.py",
         "tests/unit/test_scalar_ptx.py",

@@ -21,7 +21,7 @@ from benchmarks.torch.rules.eight_bits import EIGHTS, codes, decode, encode
 from benchmarks.torch.rules.elementwise import Functor, common_type, expect
 from benchmarks.torch.rules.families.arithmetic import divide, floor_divide, power, truncate
 from benchmarks.torch.rules.families.creation import arange, linspace
-from benchmarks.torch.rules.known import KNOWN
+from benchmarks.torch.rules.known_cases import KNOWN
 from benchmarks.torch.rules.row import Expected, Operand
 from benchmarks.torch.rules.table import FAMILIES, ROWS
 

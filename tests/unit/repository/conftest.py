@@ -1,7 +1,6 @@
-"""The files of the repository, for tests that read all of them."""
+"""Changes of sources, for tests of what stores depend on."""
 
 import contextlib
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,17 +8,6 @@ from pathlib import Path
 import pytest
 
 from support.kept import kernels
-
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="session")
-def tracked_files() -> list[str]:
-    """Return the paths of all tracked files that exist, relative to the repository's root."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split("\0")
-    return [name for name in listed if (ROOT / name).is_file()]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import fusing
+from tessera_torch import pointwise
 from tessera_torch.complexes.functions import Pair
 from tessera_torch.complexes.parts import COMPLEX_OF
 
@@ -40,7 +40,7 @@ def compute(
         return function(*(_rebuild(kind, remaining) for kind in kinds))
 
     targets = (pairs.select(-1, 0), pairs.select(-1, 1))
-    fusing.compute_into(f"{name} (complex)", (kinds, inner), formula, parts, targets)
+    pointwise.compute_into(f"{name} (complex)", (kinds, inner), formula, parts, targets)
     return out
 
 

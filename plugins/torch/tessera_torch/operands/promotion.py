@@ -7,7 +7,8 @@ import torch
 
 from tessera_torch.arguments import Arguments
 from tessera_torch.checks.messages import title
-from tessera_torch.operands import float8, rules as operand_rules
+from tessera_torch.formulas import float8
+from tessera_torch.operands import rules as operand_rules
 from tessera_torch.signature import Signature
 
 _HALF: Final = frozenset({torch.float16, torch.bfloat16})
@@ -78,7 +79,7 @@ class Operands:
         ]
         if self._common is None:
             return self._given.rebuild(decoded, numbers)
-        from tessera_torch.operands.narrowing import narrow
+        from tessera_torch.formulas.narrowing import narrow
 
         loaded = [
             tensor if dtype in (torch.bool, self._common) else narrow(tensor, self._common)
@@ -114,7 +115,7 @@ class Operands:
                 return None
             quotient = first.to(inner) * (1.0 / second.to(inner))
         elif self._mode == "trunc" and self._common in _HALF:
-            from tessera_torch.operands.narrowing import narrow
+            from tessera_torch.formulas.narrowing import narrow
 
             quotient = narrow(first.to(inner) / second.to(inner), self._common)
         else:
@@ -122,7 +123,7 @@ class Operands:
         return torch.trunc(quotient) if self._mode == "trunc" else quotient
 
     def _raise(self, base: Any, exponent: float) -> Any:
-        from tessera_torch.operands.narrowing import narrow
+        from tessera_torch.formulas.narrowing import narrow
 
         single = base.to(torch.float32)
         square = narrow(single * single, self._common).to(torch.float32)
@@ -154,7 +155,7 @@ def convert(result: Any, dtype: Any, target: Any) -> Any:
             return codes
         result = float8.decode(codes, dtype)
     elif dtype in _HALF and target != dtype:
-        from tessera_torch.operands.narrowing import narrow
+        from tessera_torch.formulas.narrowing import narrow
 
         result = narrow(result.to(torch.float32), dtype)
     elif result.dtype != dtype:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts, fusing
+from tessera_torch import counts, pointwise
 from tessera_torch.layout import is_dense
 
 _KEYS: Final = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
@@ -75,7 +75,7 @@ def _with_numbers(name: str, general: Callable[..., Any]) -> Callable[..., Any]:
                 return (function(*(operand.to(inner) for operand in operands)),)
 
             inputs = (number, tensor) if is_reversed else (tensor, number)
-            fusing.compute_into(name, inner, formula, inputs, (target,))
+            pointwise.compute_into(name, inner, formula, inputs, (target,))
         if not writes:
             return targets
         torch.autograd.graph.increment_version(tensors)

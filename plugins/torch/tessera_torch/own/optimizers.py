@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from tessera_torch import counts, fusing
+from tessera_torch import counts, pointwise
 from tessera_torch.own.foreach import opmath
 
 
@@ -88,7 +88,7 @@ def _change(
 
     targets = [tensors[0], *(tensors[1:] if has_scale else tensors[2:])]
     inputs = [*tensors, *map(_double, [*numbers, *scales])]
-    fusing.compute_into(name, (*flags, has_scale, count, inner), compute, inputs, targets)
+    pointwise.compute_into(name, (*flags, has_scale, count, inner), compute, inputs, targets)
     torch.autograd.graph.increment_version(targets)
 
 
@@ -206,7 +206,7 @@ def _unscale(gradients: Sequence[Any], found_inf: Any, inv_scale: Any) -> None:
         found_inf.copy_(torch.maximum(found_inf, bad.to(found_inf.dtype)))
         inner = opmath(gradient.dtype)
         inputs = (gradient, inv_scale.reshape(()).to(torch.float32))
-        fusing.compute_into("_unscale", inner, partial(_unscaled, inner), inputs, (gradient,))
+        pointwise.compute_into("_unscale", inner, partial(_unscaled, inner), inputs, (gradient,))
     torch.autograd.graph.increment_version(gradients)
 
 

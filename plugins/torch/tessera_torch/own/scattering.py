@@ -10,7 +10,7 @@ from tessera_torch.checks.bounds import check_dimension, check_positions, with_c
 from tessera_torch.checks.messages import title
 from tessera_torch.checks.overlap import check_apart, check_inner_overlap
 from tessera_torch.complexes.parts import resolve
-from tessera_torch.operands import float8
+from tessera_torch.formulas import float8
 from tessera_torch.operator import Operator, overload
 from tessera_torch.own.launching import launch
 from tessera_torch.own.scattering_kernels import add_runs, scatter

@@ -5,7 +5,7 @@ from typing import Any, Final
 import torch
 
 from tessera_torch import counts
-from tessera_torch.operands import float8
+from tessera_torch.formulas import float8
 from tessera_torch.refusal import Unsupported
 from tessera_torch.targets import both
 

@@ -8,7 +8,7 @@ from vgpu_sim.compiler.ptx import tree
 
 
 class Constants:
-    """The constants of one function, which are collected when an instruction first asks."""
+    """The constants of one function, which are collected when an instruction first needs one."""
 
     def __init__(self, function: tree.Function | None = None) -> None:
         """Read the body of ``function`` later; without one there are no constants."""

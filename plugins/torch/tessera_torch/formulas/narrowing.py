@@ -10,7 +10,7 @@ import torch
 from torch._inductor.lowering import make_pointwise, register_lowering
 from torch._inductor.virtualized import ops
 
-from tessera_torch.operands import float8
+from tessera_torch.formulas import float8
 
 _LIBRARY: Final = torch.library.Library("tessera_torch", "DEF")
 _LIBRARY.define("round_to(Tensor x, ScalarType dtype) -> Tensor")
