@@ -114,7 +114,8 @@ def product(tracked_files: list[str]) -> Reader:
     """Return what all files of the product contain."""
     reader = Reader()
     for name in tracked_files:
-        if name.endswith(".py") and "_pb2" not in name and not name.startswith("tests/"):
+        is_generated = "_pb2" in name
+        if name.endswith(".py") and "/" in name and not is_generated and name[:6] != "tests/":
             reader.read(name, (ROOT / name).read_text(encoding="utf-8"))
     return reader
 

@@ -18,7 +18,10 @@ KNOWN: Final[dict[tuple[str, str, str], str]] = {
     ("addcmul", "float64", "float64"): _FUSED,
     ("lerp", "float32", "float32"): _FUSED,
     ("lerp", "float64", "float64"): _FUSED,
-    ("vdot", "float16", "float16"): _DOT,
-    ("vdot", "bfloat16", "bfloat16"): _DOT,
+    **{
+        ("vdot", dtype, f"{dtype}{special}"): _DOT
+        for dtype in ("float16", "bfloat16")
+        for special in ("", " inf", " nan")
+    },
     ("addr", "complex64", "complex64"): "refused: no kernel",
 }

@@ -54,6 +54,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "plugins": ("tests/unit/plugins/start",),
     "plugins/torch": (
         "tests/integration/packages/test_torch_extensions.py",
+        "tests/integration/packages/test_torch_rules.py",
         "tests/integration/run/test_torch_captures.py",
         "tests/integration/run/test_torch_chosen.py",
         "tests/integration/run/test_torch_compared.py",

@@ -94,7 +94,7 @@ def test_what_printed_a_warning_is_compiled_each_time(build):
 
 
 def test_the_oldest_and_the_newest_clang_alternate_by_day(monkeypatch):
-    monkeypatch.setattr(clangs, "installed", lambda: ("oldest", "middle", "newest"))
+    monkeypatch.setattr(clangs, "list_clangs", lambda: ("oldest", "middle", "newest"))
     days = []
     for day in range(20_000, 20_003):
         monkeypatch.setenv(VARIABLE, str(day))

@@ -253,7 +253,7 @@ ROWS = (
          cuda("TriangularOps.cu", "trace_cuda"), REALS, _sum_type),
     _row("diff", "torch.diff(a, dim=1)", lambda a: np.diff(a, axis=1),
          "differences in the tensor's type", cite_page("diff"), (*FLOATS, *INTS)),
-    _row("equal", "torch.equal(a, a.clone())", lambda a: np.asarray(True),
+    _row("equal", "torch.equal(a, a.clone())", lambda a: np.asarray((a == a).all()),
          "one bool; a NaN is unequal", cuda("ReduceLogicKernel.cu", "cuda_equal"),
          result=lambda dtype: "bool"),
 )  # fmt: skip

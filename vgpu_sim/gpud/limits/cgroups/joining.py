@@ -9,14 +9,14 @@ which a worker cannot distinguish from a group that was removed.
 
 import errno
 import subprocess
-import sys
 from pathlib import Path
 
 from vgpu_sim.gpud.limits.cgroups.base import Share, SliceCgroups
 from vgpu_sim.gpud.model import new_instance_uuid
+from vgpu_sim.system import python_process
 
 # Without "site", which would cost most of its start.
-_WAITING_PROGRAM = (sys.executable, "-I", "-S", "-c", "input()")
+_WAITING_PROGRAM = (python_process.interpreter(), "-I", "-S", "-c", "input()")
 _SMALLEST = Share(memory_bytes=0, sm_count=1, board_sm_count=1, cpu_count=1, strict=False)
 NOT_FROM_THIS_NAMESPACE = (
     "the kernel moves no process into this group, because gpud is in a cgroup namespace of its own"
