@@ -10,11 +10,13 @@ Requires a configuration for the cluster (KUBECONFIG), and docker for the node.
 
 import argparse
 import json
+import random
 import subprocess
 import sys
 import time
 import uuid
 from collections import Counter
+from threading import Thread
 from typing import Any
 
 from kubernetes import client, config
@@ -91,12 +93,20 @@ def status_period(core: client.CoreV1Api, node: str) -> str:
     return period
 
 
+def _kill(node: str, count: int, every_s: float) -> None:
+    """Kill the process at times that do not depend on those at which the queue is filled."""
+    for _ in range(count):
+        time.sleep(random.uniform(0.5, 1.5) * every_s)
+        subprocess.run(["docker", "exec", node, "pkill", "-KILL", "-x", _PROCESS], check=True)
+    time.sleep(_SETTLE_S)
+
+
 def main() -> int:
     """Exit status: 0 if at most one of 100 pods failed, else 1."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kubelet_kills", description=__doc__)
     parser.add_argument("--node", default="tessera-worker", help="the node, a container of docker")
     parser.add_argument("--kills", type=int, default=10, help="how often (default: %(default)s)")
-    parser.add_argument("--every", type=float, default=10.0, help="seconds between two kills")
+    parser.add_argument("--every", type=float, default=10.0, help="mean seconds between two kills")
     parser.add_argument("--queue", type=int, default=30, help="pods that wait (%(default)s)")
     options = parser.parse_args()
     config.load_kube_config()
@@ -104,21 +114,18 @@ def main() -> int:
     period = status_period(core, options.node)
     print(f"{options.node}: nodeStatusUpdateFrequency {period}", flush=True)
     queue = Queue(core, options.node, options.queue)
-    kill = ["docker", "exec", options.node, "pkill", "-KILL", "-x", _PROCESS]
+    kills = Thread(target=_kill, args=(options.node, options.kills, options.every), daemon=True)
     try:
-        kills, next_kill = 0, time.monotonic() + options.every
-        end = next_kill + (options.kills - 1) * options.every + _SETTLE_S
-        while (now_s := time.monotonic()) < end:
+        queue.refill()
+        kills.start()
+        while kills.is_alive():
             queue.refill()
-            if kills < options.kills and now_s >= next_kill:
-                subprocess.run(kill, check=True)
-                kills, next_kill = kills + 1, next_kill + options.every
             time.sleep(_LOOK_S)
     finally:
         queue.delete_all()
     total = queue.outcomes.total()
     failed = total - queue.outcomes["Succeeded"]
-    print(f"{kills} kills, {total} pods, {failed} failed")
+    print(f"{options.kills} kills, {total} pods, {failed} failed")
     for outcome, count in queue.outcomes.most_common():
         print(f"{count:5} {outcome}")
     return 0 if total and failed * 100 <= total else 1
