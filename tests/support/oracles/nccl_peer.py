@@ -1,10 +1,13 @@
 """A rank of an NCCL communicator without a GPU: the protocol of ADR 208, written a second time."""
 
+import contextlib
 import hmac
+import os
 import secrets
 import socket
 import struct
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from support.oracles.siphash import siphash
 
@@ -120,6 +123,21 @@ def open_channel(
     assert proof == hmac.digest(secret, b"tessera nccl acceptor\0" + transcript, "sha256")
     keys = hmac.digest(secret, b"tessera nccl keys\0" + transcript, "sha256")
     return Channel(connection, keys[:16], keys[16:])
+
+
+def count_listeners(process: int | str = "self") -> int:
+    """Return how many sockets of a process listen."""
+    descriptors = Path(f"/proc/{process}/fd")
+    targets = set()
+    for name in os.listdir(descriptors):
+        with contextlib.suppress(FileNotFoundError):
+            targets.add(os.readlink(descriptors / name))
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/{process}/net", table).read_text().splitlines()[1:]
+    ]
+    return sum(row[3] == "0A" and f"socket:[{row[9]}]" in targets for row in rows)
 
 
 def join_as_last(invitation: Invitation, ranks: int = 2) -> Channel:

@@ -5,7 +5,6 @@ are changed, sent again, sent in another order, or sent back. Prints for each wh
 """
 
 import ctypes as c
-import os
 import struct
 import sys
 import threading
@@ -16,28 +15,17 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # a program of `tessera run` has another path
 
-from support.oracles.nccl_peer import Channel, Invitation, join_as_last, receive
+from support.oracles.nccl_peer import (
+    Channel,
+    Invitation,
+    count_listeners,
+    join_as_last,
+    receive,
+)
 from support.scripts.nccl_ranks import FLOAT, SUM, Gpu, Id, check, cuda, nccl
 
 AGREEMENT_BYTES, TAG_BYTES, COUNT = 40, 16, 4
 PATIENCE_S = 120
-
-
-def count_listeners() -> int:
-    """Return how many sockets of this process listen."""
-    descriptors = Path("/proc/self/fd")
-    targets = set()
-    for name in os.listdir(descriptors):
-        try:
-            targets.add(os.readlink(descriptors / name))
-        except FileNotFoundError:
-            continue
-    rows = [
-        line.split()
-        for table in ("tcp", "tcp6")
-        for line in Path("/proc/self/net", table).read_text().splitlines()[1:]
-    ]
-    return sum(row[3] == "0A" and f"socket:[{row[9]}]" in targets for row in rows)
 
 
 def send_reductions(channel: Channel, act: str) -> None:

@@ -96,12 +96,15 @@ ncclResult_t tsr_ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUnique
   return tsr_ncclCommInitRank(comm, nranks, commId, rank);
 }
 
-/* Several ids spread the ranks over several roots. One root is enough. */
+/* Several ids spread the ranks over several roots. One root is enough, and the first rank ends the others. */
 ncclResult_t tsr_ncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nIds,
                                           const ncclUniqueId *commIds, const void *config) {
   (void)config;
   if (nIds < 1 || !commIds) return ncclInvalidArgument;
-  return tsr_ncclCommInitRank(comm, nranks, commIds[0], rank);
+  const ncclResult_t result = tsr_ncclCommInitRank(comm, nranks, commIds[0], rank);
+  for (int i = 1; i < nIds && rank == 0 && result != ncclInvalidArgument; i++)
+    if (memcmp(&commIds[i], &commIds[0], sizeof commIds[0]) != 0) tsr_bootstrap_end(&commIds[i]);
+  return result;
 }
 
 /* What each rank sends to the others when a communicator is split. */
@@ -143,22 +146,32 @@ static int find_place(const struct share *all, int ranks, int rank, int *members
   return place;
 }
 
+/* Make the communicator of this rank's part, whose root is that of `id`, which has no secret yet. */
+static ncclResult_t create_part(struct tsr_communicator *comm, int ranks, int rank, ncclUniqueId id, ncclComm_t *made) {
+  if (ranks == 1) return create(made, comm->device, comm->context, false, 1, 0, NULL);
+  tsr_bootstrap_reveal(&id, &comm->mesh);
+  const ncclResult_t result = create(made, comm->device, comm->context, false, ranks, rank, &id);
+  /* The others would wait for this rank, which has the root. */
+  if (result != ncclSuccess && rank == 0) tsr_bootstrap_end(&id);
+  tsr_wipe(&id, sizeof id);
+  return result;
+}
+
 static ncclResult_t split(struct tsr_communicator *comm, struct share *all, ncclComm_t *made) {
   struct share *const mine = &all[comm->mesh.rank];
   int members, first;
   ncclResult_t result = exchange(comm, all);
   if (result != ncclSuccess) return result;
   const int place = find_place(all, comm->mesh.ranks, comm->mesh.rank, &members, &first);
-  if (mine->color != SPLIT_NO_COLOR && place == 0 && members > 1) result = tsr_bootstrap_begin(&mine->id, &comm->mesh);
+  const bool begins = mine->color != SPLIT_NO_COLOR && place == 0 && members > 1;
+  if (begins) result = tsr_bootstrap_begin(&mine->id, &comm->mesh);
   const ncclResult_t exchanged = exchange(comm, all);
+  if (begins && result == ncclSuccess && exchanged != ncclSuccess) {
+    tsr_bootstrap_reveal(&mine->id, &comm->mesh);
+    tsr_bootstrap_end(&mine->id);
+  }
   if (result != ncclSuccess || (result = exchanged) != ncclSuccess) return result;
-  if (mine->color == SPLIT_NO_COLOR) return ncclSuccess;
-  if (members == 1) return create(made, comm->device, comm->context, false, 1, 0, NULL);
-  ncclUniqueId id = all[first].id;
-  tsr_bootstrap_reveal(&id, &comm->mesh);
-  result = create(made, comm->device, comm->context, false, members, place, &id);
-  tsr_wipe(&id, sizeof id);
-  return result;
+  return mine->color == SPLIT_NO_COLOR ? ncclSuccess : create_part(comm, members, place, all[first].id, made);
 }
 
 ncclResult_t tsr_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm, const void *config) {
@@ -172,6 +185,7 @@ ncclResult_t tsr_ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *
   if (!all) return ncclSystemError;
   all[found->mesh.rank] = (struct share){.color = color, .key = key};
   result = split(found, all, newcomm);
+  tsr_wipe(all, (size_t)found->mesh.ranks * sizeof *all);
   free(all);
   return result;
 }
@@ -195,6 +209,8 @@ ncclResult_t tsr_ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist
                                                         : create(&comms[i], device, context, true, ndev, i,
                                                                  ndev > 1 ? &id : NULL);
   }
+  /* The ranks before would wait for one that does not come. */
+  if (ndev > 1 && result != ncclSuccess) tsr_bootstrap_end(&id);
   const ncclResult_t joined = tsr_ncclGroupEnd();
   if (ndev > 1) tsr_wipe(&id, sizeof id);
   return result != ncclSuccess ? result : joined;

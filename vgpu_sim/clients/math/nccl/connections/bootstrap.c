@@ -68,7 +68,7 @@ static void answer_all(struct root *root, uint32_t ranks) {
   }
 }
 
-/* Accept ranks until all have connected. Returns their number. */
+/* Accept ranks until all have connected. Returns their number, or 0 after a greeting of no ranks, which ends the root. */
 static uint32_t gather(struct root *root) {
   const struct tsr_expectation expectation = {.secret = root->secret, .acceptor = TSR_ACCEPTOR_ROOT};
   struct tsr_greeting greeting;
@@ -76,6 +76,11 @@ static uint32_t gather(struct root *root) {
   uint32_t ranks = 0;
   for (uint32_t connected = 0; ranks == 0 || connected < ranks;) {
     if (!tsr_visitors_next(&root->visitors, &expectation, &greeting, &channel, UINT64_MAX, &NEVER)) continue;
+    if (greeting.ranks == 0) {
+      tsr_visitors_end(&root->visitors); /* before the greeter sees the end of its connection */
+      tsr_channel_close(&channel);
+      return 0;
+    }
     const bool fits = greeting.ranks >= 1 && greeting.ranks <= MAX_RANKS && greeting.rank < greeting.ranks &&
                       (ranks == 0 || greeting.ranks == ranks) && root->channels[greeting.rank].fd < 0;
     if (!fits) {
@@ -138,6 +143,19 @@ ncclResult_t tsr_bootstrap_begin(ncclUniqueId *id, const struct tsr_mesh *parent
   memcpy(id->internal, &invitation, sizeof invitation);
   tsr_wipe(&invitation, sizeof invitation);
   return ncclSuccess;
+}
+
+void tsr_bootstrap_end(const ncclUniqueId *id) {
+  struct invitation invitation;
+  struct tsr_greeting greeting = {.acceptor = TSR_ACCEPTOR_ROOT};
+  struct tsr_channel channel = {.fd = -1};
+  struct answer none;
+  memcpy(&invitation, id->internal, sizeof invitation);
+  if (invitation.magic == MAGIC &&
+      !tsr_handshake_connect(&invitation.root, &greeting, invitation.secret, &NEVER, &channel))
+    tsr_channel_receive(&channel, &none, sizeof none, &NEVER);
+  tsr_channel_close(&channel);
+  tsr_wipe(&invitation, sizeof invitation);
 }
 
 /* Greet the root, and receive where all ranks are. */

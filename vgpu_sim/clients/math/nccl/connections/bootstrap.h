@@ -12,6 +12,9 @@
  * secret. */
 ncclResult_t tsr_bootstrap_begin(ncclUniqueId *id, const struct tsr_mesh *parent);
 
+/* Make the root of an id stop to listen, and close the connections of ranks that have come. Does nothing if it has ended. */
+void tsr_bootstrap_end(const ncclUniqueId *id);
+
 /* Put the secret of a communicator that is split off into its id. */
 void tsr_bootstrap_reveal(ncclUniqueId *id, const struct tsr_mesh *parent);
 
