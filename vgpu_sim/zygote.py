@@ -137,6 +137,7 @@ class Zygote:
         if message["type"] != "spawn" or len(descriptors) != 2:
             raise ValueError("expected a spawn message with two descriptors")
         config = _config(message)
+        self._send({"type": "begun", "request": message.get("request")})
         client, gpud = (socket.socket(fileno=os.dup(descriptor)) for descriptor in descriptors)
         with client, gpud:
             return self._claim_spare(config, client, gpud) or _fork(

@@ -114,7 +114,7 @@ class Zygote:
         socket.send_fds(self.socket, [spawn.encode(message)], descriptors)
         while True:
             answer = self.receive()
-            if answer.get("request") == self._requests:
+            if answer["type"] != "begun" and answer.get("request") == self._requests:
                 break
         if answer["type"] != "spawned":
             raise RuntimeError(answer["error"])

@@ -1,7 +1,8 @@
 """Keeps the zygote running and requests workers from it (contract: ``vgpu_sim.hal.compute.spawn``).
 
-The zygote is executed, never forked from gpud. When it dies it is restarted after a pause, which
-grows with repeated failures; its workers keep running, and gpud watches them by their pidfds.
+The zygote is executed, never forked from gpud. When it dies, or does not answer, it is restarted
+after a pause, which grows with repeated failures; its workers keep running, and gpud watches them
+by their pidfds. Requests that the zygote had not begun are sent to the next one.
 """
 
 import asyncio
@@ -12,10 +13,12 @@ import socket
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from vgpu_sim.gpud.errors import WorkerStartError
 from vgpu_sim.hal.compute import spawn
 from vgpu_sim.hal.compute.spawn import WorkerConfig
+from vgpu_sim.records import dataclass
 from vgpu_sim.system import processes, python_process, seqpacket
 
 logger = logging.getLogger("tessera.gpud")
@@ -27,7 +30,24 @@ SPAWN_TIMEOUT_SECONDS = 45.0
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 STEADY_SECONDS = 30.0  # after this time a zygote counts as healthy, and the pause is reset
+# A silent zygote is ended in time for programs that wait for it: the next one serves them. Seconds
+# are counted by gpud's loop, so a gpud that was itself stopped, or starved, ends no zygote.
+MOST_SILENT_SECONDS: Final = 20
+_CHECK_SECONDS: Final = 1.0
+_END_SECONDS: Final = 1.0
 _MESSAGE_BYTES = 64 << 10
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request for a worker. ``outcome`` gets the worker's pid, or None if another zygote must be
+    asked.
+
+    ``is_begun`` says that the zygote has begun to start the worker, which may serve the client.
+    """
+
+    outcome: asyncio.Future[int | None]
+    is_begun: bool = False
 
 
 class Zygote:
@@ -44,7 +64,10 @@ class Zygote:
         self.sandbox: dict[str, bool] | None = None
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._waiting: dict[int, asyncio.Future[int]] = {}
+        self._waiting: dict[int, _Request] = {}
+        self._unanswered = 0  # requests, also those whose client no longer waits
+        self._is_ready = False
+        self._silent_checks = 0
         self._numbers = itertools.count(1)
         self._up = asyncio.Event()
         self._last_failure = ""
@@ -79,23 +102,36 @@ class Zygote:
         Raises:
             WorkerStartError: the zygote refused, died, or did not answer in time.
         """
-        number = next(self._numbers)
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        message = {"type": "spawn", "request": number, "worker": config.to_json()}
         try:
             async with asyncio.timeout(SPAWN_TIMEOUT_SECONDS):
-                await self._up.wait()
-                if self._channel is None:
-                    raise WorkerStartError("the zygote is not running")
-                self._waiting[number] = answer
-                descriptors = [client.fileno(), channel.fileno()]
-                await seqpacket.send(self._channel, spawn.encode(message), descriptors)
-                return await answer
+                while True:
+                    await self._up.wait()
+                    pid = await self._request_worker(config, client, channel)
+                    if pid is not None:
+                        return pid
         except TimeoutError as err:
             reason = self._last_failure or "no answer"
             raise WorkerStartError(f"zygote: {reason}") from err
         except OSError as err:
             raise WorkerStartError(f"zygote: {err}") from err
+
+    async def _request_worker(
+        self, config: WorkerConfig, client: socket.socket, channel: socket.socket
+    ) -> int | None:
+        """Request a worker from this zygote; return None if it ended before it began. Raises
+        OSError, WorkerStartError.
+        """
+        if self._channel is None:
+            raise WorkerStartError("the zygote is not running")
+        number = next(self._numbers)
+        request = _Request(asyncio.get_running_loop().create_future())
+        message = {"type": "spawn", "request": number, "worker": config.to_json()}
+        self._waiting[number] = request
+        try:
+            descriptors = [client.fileno(), channel.fileno()]
+            await seqpacket.send(self._channel, spawn.encode(message), descriptors)
+            self._unanswered += 1
+            return await request.outcome
         finally:
             self._waiting.pop(number, None)
 
@@ -150,24 +186,53 @@ class Zygote:
         return mine
 
     async def _run_once(self) -> None:
-        mine = self._launch()
-        self._channel = mine
+        """Run a zygote until it ends. Raises OSError, ValueError; TimeoutError if it hangs."""
+        channel = self._channel = self._launch()
+        self._is_ready, self._unanswered, self._silent_checks = False, 0, 0
         self._up.set()
         logger.info("zygote_started pid=%s", self.pid)
-        while True:
-            packet = await seqpacket.receive(mine, _MESSAGE_BYTES)
-            if not packet.data or packet.truncated:
-                break
-            self._handle(packet.data)
+        reading = asyncio.create_task(self._read(channel))
+        try:
+            while not (await asyncio.wait([reading], timeout=_CHECK_SECONDS))[0]:
+                self._check_silence()
+            await reading
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
         self._last_failure = "it closed its channel"
+
+    async def _read(self, channel: socket.socket) -> None:
+        while True:
+            packet = await seqpacket.receive(channel, _MESSAGE_BYTES)
+            if not packet.data or packet.truncated:
+                return
+            self._silent_checks = 0
+            self._handle(packet.data)
+
+    def _check_silence(self) -> None:
+        """Count a check since which the zygote owes an answer and has sent nothing.
+
+        Raises:
+            TimeoutError: there were too many. A zygote may take as long to start as a worker.
+        """
+        if self._is_ready and not self._unanswered:
+            self._silent_checks = 0
+            return
+        self._silent_checks += 1
+        limit_s = MOST_SILENT_SECONDS if self._is_ready else SPAWN_TIMEOUT_SECONDS
+        if self._silent_checks * _CHECK_SECONDS > limit_s:
+            raise TimeoutError(f"it hangs: no answer for {limit_s:.0f} s")
 
     def _handle(self, data: bytes) -> None:
         match spawn.decode(data):
             case {"type": "ready", "sandbox": dict(sandbox)}:
-                self.sandbox = sandbox
+                self.sandbox, self._is_ready = sandbox, True
                 logger.info(
                     "zygote_ready sandbox=%s", ",".join(sorted(w for w in sandbox if sandbox[w]))
                 )
+            case {"type": "begun", "request": int(number)}:
+                if number in self._waiting:
+                    self._waiting[number].is_begun = True
             case {"type": "spawned", "request": int(number), "pid": int(pid)}:
                 self._settle(number, pid)
             case {"type": "failed", "request": int(number), "error": str(text)}:
@@ -178,28 +243,35 @@ class Zygote:
                 logger.error("zygote_message_unknown %r", message)
 
     def _settle(self, number: int, outcome: int | WorkerStartError) -> None:
-        future = self._waiting.get(number)
-        if future is None or future.done():
+        self._unanswered -= 1
+        request = self._waiting.get(number)
+        if request is None or request.outcome.done():
             if isinstance(outcome, int):
                 _end_unclaimed(outcome)
             return
         if isinstance(outcome, int):
-            future.set_result(outcome)
+            request.outcome.set_result(outcome)
         else:
-            future.set_exception(outcome)
+            request.outcome.set_exception(outcome)
 
     def _stop(self) -> None:
         self._up.clear()
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(WorkerStartError(f"zygote ended: {self._last_failure}"))
+        for request in self._waiting.values():
+            if request.outcome.done():
+                continue
+            if request.is_begun:
+                error = WorkerStartError(f"zygote ended: {self._last_failure}")
+                request.outcome.set_exception(error)
+            else:
+                request.outcome.set_result(None)
         if self._process is not None:
             if self._process.poll() is None:
                 self._process.kill()
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):  # the kernel may be unable to end it
+                self._process.wait(_END_SECONDS)
             self._process = None
 
 

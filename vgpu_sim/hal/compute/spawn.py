@@ -7,6 +7,8 @@ no live LLVM engine) and talks to it over a SOCK_SEQPACKET socketpair, one JSON 
   worker with this UID will have, as a child process found by trying;
 - gpud -> zygote: ``{"type": "spawn", "request": n, "worker": {...}}`` with two descriptors, the
   client's socket and the worker's channel;
+- zygote -> gpud: ``{"type": "begun", "request": n}`` before it starts the worker: should the zygote
+  end now, gpud must not repeat the request, because the worker may serve the client;
 - zygote -> gpud: ``{"type": "spawned", "request": n, "pid": p}`` or
   ``{"type": "failed", "request": n, "error": text}``;
 - gpud -> zygote: ``{"type": "expect", "worker": {...}}``, without a reply: a context like this one

@@ -1,10 +1,15 @@
-"""gpud's supervision of the zygote: a slow zygote, and a node that cannot confine workers."""
+"""gpud's supervision of the zygote: one that is slow or hangs, and a node that cannot confine
+workers.
+"""
 
 import asyncio
 import os
 import signal
 import socket
 import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -56,6 +61,131 @@ def test_a_worker_that_comes_too_late_is_ended_whatever_its_client_does(monkeypa
         return status
 
     assert asyncio.run(start_too_late()) == signal.SIGKILL
+
+
+@asynccontextmanager
+async def supervision() -> AsyncIterator[Zygote]:
+    """Supervise a zygote, which is ready."""
+    zygote = Zygote(lambda _pid, _status: None)
+    zygote.begin()
+    try:
+        async with asyncio.timeout(60):
+            while zygote.sandbox is None:  # noqa: ASYNC110 - there is no event to wait for
+                await asyncio.sleep(0.01)
+        yield zygote
+    finally:
+        await zygote.end()
+
+
+@contextmanager
+def worker_request(zygote: Zygote) -> Iterator[asyncio.Task[int]]:
+    """Request a worker; its client hangs up in the end, which ends the worker."""
+    client, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with client, theirs, mine, channel:
+        yield asyncio.create_task(zygote.start_worker(worker_config(), theirs, channel))
+
+
+@pytest.fixture
+def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """End a zygote that does not answer for two seconds."""
+    monkeypatch.setattr(zygote_module, "MOST_SILENT_SECONDS", 2)
+    monkeypatch.setattr(zygote_module, "_CHECK_SECONDS", 0.1)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGSTOP, signal.SIGKILL])
+@pytest.mark.usefixtures("short_silence")
+def test_a_request_that_a_zygote_had_not_begun_is_served_by_the_next(caplog, ending):
+    async def scenario() -> None:
+        async with supervision() as zygote:
+            with worker_request(zygote) as first_request:
+                worker = await first_request
+                victim = zygote.pid
+                assert victim is not None
+                os.kill(victim, signal.SIGSTOP)
+                with worker_request(zygote) as second_request:
+                    await asyncio.sleep(0.1)
+                    os.kill(victim, ending)
+                    assert await second_request != worker
+                assert zygote.pid != victim
+                with pytest.raises(ProcessLookupError):
+                    os.kill(victim, 0)
+                os.kill(worker, 0)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    hangs = "reason='it hangs: no answer for 2 s'" in caplog.text
+    assert hangs == (ending == signal.SIGSTOP)
+
+
+@pytest.mark.usefixtures("short_silence")
+def test_a_zygote_is_not_ended_for_a_time_in_which_gpud_did_not_run():
+    async def scenario() -> None:
+        async with supervision() as zygote:
+            number = zygote.pid
+            assert number is not None
+            os.kill(number, signal.SIGSTOP)
+            with worker_request(zygote) as request:
+                await asyncio.sleep(0.1)
+                time.sleep(4)  # noqa: ASYNC251 - gpud is stopped too
+                os.kill(number, signal.SIGCONT)
+                assert await request
+            assert zygote.pid == number
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+HANGING = """
+import os, socket, sys, time
+from vgpu_sim.hal.compute import spawn
+with open({log!r}, "a") as log:
+    print(os.getpid(), file=log)
+gpud = socket.socket(fileno=int(sys.argv[1]))
+if {when!r} == "begun":
+    gpud.send(spawn.encode({{"type": "ready", "sandbox": {{}}}}))
+    request = spawn.decode(gpud.recv(65536))["request"]
+    gpud.send(spawn.encode({{"type": "begun", "request": request}}))
+time.sleep(600)
+"""
+
+
+def hang(monkeypatch: pytest.MonkeyPatch, root: Path, when: str) -> Path:
+    """Replace the zygote by one that hangs; return the file to which each adds its PID."""
+    log = root / "log"
+    (root / "hanging_zygote.py").write_text(HANGING.format(log=str(log), when=when))
+    monkeypatch.syspath_prepend(root)
+    monkeypatch.setattr(zygote_module, "ZYGOTE_MODULE", "hanging_zygote")
+    return log
+
+
+@pytest.mark.usefixtures("short_silence")
+def test_a_request_is_not_repeated_once_a_worker_may_serve_its_client(monkeypatch, tmp_path):
+    hang(monkeypatch, tmp_path, "begun")
+
+    async def scenario() -> None:
+        async with supervision() as zygote:
+            hangs = pytest.raises(WorkerStartError, match="it hangs")
+            with worker_request(zygote) as request, hangs:
+                await request
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+@pytest.mark.usefixtures("short_silence")
+def test_a_zygote_that_hangs_while_it_starts_is_started_again(monkeypatch, tmp_path):
+    log = hang(monkeypatch, tmp_path, "starting")
+    monkeypatch.setattr(zygote_module, "SPAWN_TIMEOUT_SECONDS", 3.0)
+
+    async def scenario() -> None:
+        zygote = Zygote(lambda _pid, _status: None)
+        zygote.begin()
+        try:
+            while not log.exists() or len(log.read_text().split()) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        finally:
+            await zygote.end()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert len(set(log.read_text().split())) == 2
 
 
 def test_it_reports_the_sandbox_that_workers_will_have():
