@@ -40,8 +40,8 @@ _MESSAGE_BYTES = 64 << 10
 
 @dataclass(slots=True)
 class _Request:
-    """A request for a worker. ``outcome`` gets the worker's pid, or None if another zygote must be
-    asked.
+    """A request for a worker. ``outcome`` gets the worker's pid, or None if another zygote must
+    get the request.
 
     ``is_begun`` says that the zygote has begun to start the worker, which may serve the client.
     """

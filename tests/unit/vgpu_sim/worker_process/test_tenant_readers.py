@@ -98,6 +98,11 @@ CODE: dict[str, tuple[Callable[[bytes], object], bytes, int]] = {
         b"[" + b"{}," * (DENSE_BYTES // 3) + b"0]",
         30,
     ),
+    "operator/gpu_operator/api/documents.py read_in_steps": (
+        documents.read_in_steps,
+        b"[" + b"{}," * (DENSE_BYTES // 3) + b"0]",
+        30,
+    ),
 }
 
 
@@ -208,6 +213,9 @@ CALLERS = """
     vgpu_sim/isa/encoding.py decode
     vgpu_sim/isa/sections.py unpack
     vgpu_sim/isa/wire.py decode_text
+    responses of the API server
+    operator/gpu_operator/kube/responses.py parse
+    operator/gpu_operator/kube/responses.py parse_lines
     images
     vgpu_sim/hal/compute/ports.py Backend.load
     vgpu_sim/hal/compute/ports.py Emitter.request_code
