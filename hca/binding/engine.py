@@ -129,6 +129,13 @@ class Engine(Saving, Counting):
         pointer = self._library.hca_segment_new(self._engine, fd, size)
         return EngineSegment(self._check_created(pointer, "memory"))
 
+    def end_segment(self, segment: EngineSegment) -> None:
+        """Let no request reach a segment whose regions are then removed.
+
+        It takes constant time, however many regions the segment contains.
+        """
+        self._library.hca_segment_end(self._engine, segment)
+
     def remove_segment(self, segment: EngineSegment) -> None:
         """Unmap a segment of memory that contains no regions."""
         self._library.hca_segment_free(self._engine, segment)

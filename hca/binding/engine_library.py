@@ -18,6 +18,7 @@ _SIGNATURES = {
     "hca_cq_new": (_P, [_P, _P, _U32, _I, _U64, _U32, _I]),
     "hca_cq_free": (None, [_P, _P]),
     "hca_segment_new": (_P, [_P, _I, _U64]),
+    "hca_segment_end": (None, [_P, _P]),
     "hca_segment_free": (None, [_P, _P]),
     "hca_region_new": (_P, [_P, _P, _U32, _P, _P]),
     "hca_region_free": (None, [_P, _P]),

@@ -57,6 +57,8 @@ HCA_EXPORT bool hca_cq_resize(struct hca *hca, struct hca_cq *cq, int page_fd, u
 HCA_EXPORT void hca_cq_free(struct hca *hca, struct hca_cq *cq);
 
 HCA_EXPORT struct hca_segment *hca_segment_new(struct hca *hca, int fd, uint64_t bytes);
+/* Let no request reach a segment whose regions are then removed one by one. Takes constant time. */
+HCA_EXPORT void hca_segment_end(struct hca *hca, struct hca_segment *segment);
 HCA_EXPORT void hca_segment_free(struct hca *hca, struct hca_segment *segment);
 
 /* Add a memory region. The caller has checked that the pieces are inside their segments and add

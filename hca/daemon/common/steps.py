@@ -37,11 +37,15 @@ class StepRunner:
 
         The steps are run even if the caller is cancelled. An exception of a step is raised.
         """
+        return await asyncio.shield(self.begin(steps))
+
+    def begin(self, steps: Steps[Result]) -> asyncio.Future[Result]:
+        """Begin what ``run`` does, for a caller that need not wait; return the future result."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._queue.append((steps, future))
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._work())
-        return await asyncio.shield(future)
+        return future
 
     def finish(self) -> None:
         """Run all remaining steps now, because hcad ends."""

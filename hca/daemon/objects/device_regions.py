@@ -5,18 +5,16 @@ on no request reaches the regions in that memory: a request with one of their ke
 a deregistration. The client keeps the regions' handles and destroys them as usual.
 """
 
-import asyncio
-import logging
 import socket
+from functools import partial
 
 from hca.contract import hca
 from hca.contract.hca_objects import HcaDeviceSegment
 from hca.daemon.common.handover_state import HandoverState, Row
+from hca.daemon.common.steps import Steps
 from hca.daemon.objects.checks import check_room
 from hca.daemon.objects.providers import ImportedMemory, Providers
 from hca.daemon.objects.regions import Regions, Segment
-
-logger = logging.getLogger("tessera.hcad")
 
 _DESCRIPTORS = 2  # the descriptor, its mapping and the connection
 
@@ -52,27 +50,44 @@ class DeviceRegions(Regions):
         segment = self._segments[handle] = Segment(
             engine_segment, imported.descriptor, imported.size, imported=imported
         )
-        # Any event on the connection revokes the memory: its end, or data, which exporters never
-        # send.
-        loop = asyncio.get_running_loop()
-        loop.add_reader(imported.connection.fileno(), self._revoke, segment)
+        assert self.providers is not None
+        self.providers.revocations.watch(imported.connection, partial(self._revoke, segment))
 
     def _revoke(self, segment: Segment) -> None:
-        """Remove the segment's regions from the engine, then release the memory to its exporter."""
-        revoked = 0
-        for region in [self._regions[key] for key in segment.keys]:
-            if region.engine is not None:
+        """End all access to the segment's memory in constant time, and begin to remove it."""
+        assert segment.engine is not None
+        assert segment.imported is not None
+        assert self.providers is not None
+        self._engine.end_segment(segment.engine)
+        segment.is_revoked = True
+        revocations = self.providers.revocations
+        revocations.unwatch(segment.imported.connection)
+        revocations.removal.begin(self._remove_revoked(segment))
+
+    def _remove_revoked(self, segment: Segment) -> Steps[None]:
+        """Remove the segment's regions from the engine, then release the memory to its exporter.
+
+        The client may destroy the regions and the segment between two steps, and may end.
+        """
+        count = 0
+        for key in tuple(segment.keys):
+            region = self._regions[key] if key in segment.keys else None
+            if region is not None and region.engine is not None:
                 self._engine.remove_region(region.engine)
                 region.engine = None
-                revoked += 1
+                count += 1
+            yield
+        if segment.imported is None:
+            return
+        assert self.providers is not None
         self._end_segment(segment)
-        logger.info("device_memory_revoked regions=%d", revoked)
+        self.providers.revocations.report(count)
 
     def _end_segment(self, segment: Segment) -> None:
         if segment.imported is not None:
             assert segment.engine is not None
             assert self.providers is not None
-            asyncio.get_running_loop().remove_reader(segment.imported.connection.fileno())
+            self.providers.revocations.unwatch(segment.imported.connection)
             self._engine.remove_segment(segment.engine)
             self.providers.release(segment.imported)
             self.share.refund(_DESCRIPTORS)
@@ -85,7 +100,7 @@ class DeviceRegions(Regions):
         connection to the exporter.
         """
         segment = self._segments[handle]
-        if segment.engine is None:
+        if segment.is_revoked:
             return {"handle": handle, "size": segment.size, "revoked": True}
         row = super().save_segment(handle, handover_state)
         if segment.imported is not None:
@@ -96,7 +111,7 @@ class DeviceRegions(Regions):
         """Restore a predecessor's segment. Raises OSError, ValueError, KeyError."""
         handle = int(row["handle"])
         if row.get("revoked"):
-            self._segments[handle] = Segment(None, -1, int(row["size"]))
+            self._segments[handle] = Segment(None, -1, int(row["size"]), is_revoked=True)
         elif "connection" in row:
             descriptor = handover_state.take_descriptor(row["file"])
             connection = socket.socket(fileno=handover_state.take_descriptor(row["connection"]))

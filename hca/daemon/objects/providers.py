@@ -18,6 +18,7 @@ from dataclasses import field
 from typing import Final
 
 from hca.daemon.common import shared_memory
+from hca.daemon.objects.revocations import Revocations
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import TOKEN_BYTES
@@ -75,6 +76,7 @@ class Providers:
         self.listener = listener
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)  # room for descriptors
         self._workers = ForeignSockets("direct", refusing=False)
+        self.revocations = Revocations()
         self._users = frozenset((0, os.geteuid()))
         self._links: dict[bytes, _Link] = {}
         self._linked = asyncio.Event()
@@ -96,8 +98,11 @@ class Providers:
         self._workers.end()
 
     def release(self, imported: ImportedMemory) -> None:
-        """Release imported memory, even if its connection holds unread data."""
-        os.close(imported.descriptor)
+        """Release imported memory, even if its connection holds unread data.
+
+        If its worker has ended, this frees the pages, which takes time for large memory.
+        """
+        self._workers.close_descriptor(imported.descriptor)
         self._workers.close(imported.connection)
 
     async def import_memory(

@@ -31,13 +31,15 @@ _REMOTE_CHANGE = VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_ATOMIC
 @dataclass(slots=True)
 class Segment:
     engine: EngineSegment | None
-    """The engine's segment; None if an exporter has revoked the imported memory."""
+    """The engine's segment; None if revoked memory has been released."""
     descriptor: int
     size: int
     keys: set[int] = field(default_factory=set)
     """The keys of the regions with a piece in the segment."""
     imported: ImportedMemory | None = None
     """The imported memory of the segment; None: hcad made the memory itself."""
+    is_revoked: bool = False
+    """Whether an exporter has revoked the imported memory: no request reaches it any more."""
 
 
 @dataclass(slots=True)
@@ -176,7 +178,7 @@ class Regions(Domains):
         total = 0
         for piece in request.pieces[: request.piece_count]:
             segment = get(self._segments, piece.segment)
-            if segment.engine is None:
+            if segment.is_revoked:
                 raise os_error(errno.EFAULT)
             inside = piece.offset <= segment.size and piece.bytes <= segment.size - piece.offset
             if not inside or piece.bytes == 0:

@@ -63,6 +63,7 @@ struct hca_cq {
 struct hca_segment {
   uint8_t *base;
   uint64_t bytes;
+  bool ended; /* no request reaches it any more; its regions are being removed */
 };
 
 struct hca_piece {

@@ -172,6 +172,12 @@ struct hca_segment *hca_segment_new(struct hca *hca, int fd, uint64_t bytes) {
   return NULL;
 }
 
+void hca_segment_end(struct hca *hca, struct hca_segment *segment) {
+  hca_enter(hca);
+  segment->ended = true;
+  hca_leave(hca);
+}
+
 void hca_segment_free(struct hca *hca, struct hca_segment *segment) {
   (void)hca; /* no region uses it any more */
   munmap(segment->base, segment->bytes);

@@ -114,7 +114,7 @@ uint8_t *hca_region_at(const struct hca_region *region, uint64_t address, uint64
   }
   const struct hca_piece *piece = &region->pieces[first];
   const uint64_t place = offset - piece->start;
-  if (place >= piece->bytes) return NULL;
+  if (place >= piece->bytes || piece->segment->ended) return NULL;
   *contiguous = piece->bytes - place;
   return piece->segment->base + piece->offset + place;
 }

@@ -3,9 +3,12 @@
 import asyncio
 import ctypes
 import itertools
+import logging
 import os
 import resource
+import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +17,16 @@ from hca.contract import cm, hca, hca_frames, hca_objects
 from hca.contract.verbs import VerbsOpcode, VerbsQpType, VerbsState, VerbsStatus
 from hca.daemon.cm.server import CmServer
 from hca.daemon.common.numbers import Numbers
-from hca.daemon.common.steps import StepRunner
+from hca.daemon.common.steps import StepRunner, Steps, run_at_once
 from hca.daemon.objects.client_objects import _KINDS
+from hca.daemon.objects.providers import ImportedMemory, Providers
 from hca.daemon.policy.enforcement import Enforcer
 from hca.daemon.policy.parties import Parties
 from support.rigs import rdma_lab
-from support.rigs.hca_rig import BASE, Client
-from support.watches.loop_iterations import run_measured
+from support.rigs.hca_rig import ALL_ACCESS, BASE, Client, Pair, write
+from support.watches.loop_iterations import MeasuredLoop, run_measured
+from vgpu_sim.system import seqpacket
+from vgpu_sim.worker.memory import create_populated
 
 LONGEST_S = 0.05
 
@@ -121,6 +127,110 @@ async def end_all(*clients: Client) -> None:
     for client in clients:
         client.objects.end()
     await asyncio.gather(*(runner.run(client.objects.remove_in_steps()) for client in clients))
+
+
+class Exporter:
+    """The worker that exports memory to clients, as hcad sees it."""
+
+    def __init__(self, directory: Path) -> None:
+        listener = seqpacket.bind(directory / "direct", 0o600)
+        self.providers = Providers(listener)
+        self._memory = create_populated("test", SEGMENT_BYTES)
+        self._connections: list[socket.socket] = []
+
+    def lend(self, client: Client) -> int:
+        """Let a client import memory; return the handle of its segment."""
+        client.objects.providers = self.providers
+        its, own = seqpacket.pair()
+        self._connections.append(own)
+        imported = ImportedMemory(os.dup(self._memory), 0, SEGMENT_BYTES, its)
+        return client.objects.add_imported_segment(imported).handle
+
+    def end(self) -> None:
+        """End all connections, as the kernel does when the worker ends."""
+        for connection in self._connections:
+            connection.close()
+        os.close(self._memory)
+
+
+SEGMENT_BYTES = 4096
+
+
+def register(client: Client, segment: int) -> int:
+    """Register a segment as a region; return its key."""
+    wanted = hca.HcaMrCreate(client.pd, ALL_ACCESS, BASE, SEGMENT_BYTES, 1)
+    wanted.pieces[0] = hca.HcaPiece(segment, 0, 0, SEGMENT_BYTES)
+    return client.objects.create_region(wanted).handle
+
+
+@pytest.mark.parametrize(
+    ("segments", "regions", "programs"),
+    [
+        (hca.HCA_MAX_SEGMENTS, 1, 1),
+        (1, hca.HCA_MAX_MRS, 1),
+        (hca.HCA_MAX_SEGMENTS // 4, 4, 4),
+    ],
+)
+@pytest.mark.parametrize("client_ends", [False, True])
+def test_the_end_of_a_worker_with_all_its_exports_is_divided_among_iterations(
+    engine, tmp_path, caplog, client_ends, segments, regions, programs
+):
+    caplog.set_level(logging.INFO, "tessera.hcad")
+    loop = MeasuredLoop()
+    numbers = Numbers()
+    clients = [Client(engine, numbers, 0) for _ in range(programs)]
+
+    async def fill() -> Exporter:
+        exporter = Exporter(tmp_path)
+        for client in clients:
+            for _ in range(segments):
+                handle = exporter.lend(client)
+                for _ in range(regions):
+                    register(client, handle)
+        return exporter
+
+    async def remove() -> None:
+        if client_ends:
+            await end_all(*clients)
+        imports = [segment for c in clients for segment in c.objects._segments.values()]
+        while any(segment.engine is not None for segment in imports):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    exporter = loop.run_until_complete(fill())
+    exporter.end()
+    loop.longest_s, loop.iterations = 0.0, 0
+    loop.run_until_complete(remove())
+    assert loop.longest_s < LONGEST_S
+    assert loop.iterations > 4
+    assert not any(region.engine for c in clients for region in c.objects._regions.values())
+    assert len(caplog.records) <= 30
+    if not client_ends:
+        loop.run_until_complete(end_all(*clients))
+    loop.run_until_complete(exporter.providers.close())
+    loop.close()
+
+
+def test_revoked_memory_is_not_accessed_before_its_regions_are_removed(
+    engine, tmp_path, monkeypatch
+):
+    async def scenario() -> None:
+        exporter, pair = Exporter(tmp_path), Pair(engine)
+        key = register(pair.b, exporter.lend(pair.b))
+        write(pair, 5, remote_key=key)
+        assert pair.a_send.statuses(1) == [VerbsStatus.SUCCESS]
+        removals: list[Steps[None]] = []
+        monkeypatch.setattr(exporter.providers.revocations.removal, "begin", removals.append)
+        exporter.end()
+        while not removals:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0)
+        assert pair.b.objects._regions[key].engine is not None
+        write(pair, 5, remote_key=key)
+        assert pair.a_send.statuses(1) == [VerbsStatus.REM_ACCESS_ERR]
+        pair.close()
+        run_at_once(removals[0])
+        await exporter.providers.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_every_table_of_a_client_is_in_the_list() -> None:
