@@ -34,10 +34,10 @@ HCA_EXPORT void hca_free(struct hca *hca);
  * descriptors. Returns NULL with errno set on failure. */
 HCA_EXPORT struct hca_client *hca_client_new(struct hca *hca, int page_fd, int doorbell_fd,
                                              int async_fd, const uint8_t *gids);
-/* Free a client. All its objects must have been freed before. */
 /* Stop serving a client whose objects are then removed one by one: its queue pairs neither send nor
  * receive, and its regions cannot be accessed. Takes constant time. */
 HCA_EXPORT void hca_client_end(struct hca *hca, struct hca_client *client);
+/* Free a client. All its objects must have been freed before. */
 HCA_EXPORT void hca_client_free(struct hca *hca, struct hca_client *client);
 /* Make the engine read the client's page even if the client did not ring. Returns the number of
  * rounds of the client's function so far: turns that ended, and passes that found no work. Once
