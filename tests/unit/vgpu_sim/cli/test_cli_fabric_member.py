@@ -19,11 +19,22 @@ def test_a_function_may_register_half_of_the_machines_memory(
 ) -> None:
     sizes = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": pages}
     monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
-    made: list[tuple[object, ...]] = []
-    monkeypatch.setattr(run_hca, "FabricMember", lambda *given: made.append(given))
+    members: list[tuple[object, ...]] = []
+
+    def record(_parents: object, name: str, token_hex: str, **options: object) -> None:
+        members.append((name, token_hex, options))
+
+    monkeypatch.setattr(run_hca, "FabricMember", record)
     run_hca.member("lab", "00", {"a": "b"}, (), None, gso=True, bytes_per_second=7)
-    ((_, *given),) = made
-    assert given == ["lab", "00", memory_bytes, {"a": "b"}, (), None, True, 7]
+    options = {
+        "memory_bytes": memory_bytes,
+        "labels": {"a": "b"},
+        "policies": (),
+        "wire": None,
+        "segment": True,
+        "bytes_per_second": 7,
+    }
+    assert members == [("lab", "00", options)]
 
 
 class Member(FabricMember):

@@ -143,7 +143,7 @@ def test_the_reason_for_a_missing_slice_is_on_stderr(monkeypatch, error, words):
 
 
 def test_the_reason_for_a_missing_hca_does_not_blame_the_slice(monkeypatch):
-    def failing(*_):
+    def failing(*_, **__):
         raise OSError(errno.ENOSPC, "No space left")
 
     monkeypatch.setattr(command.run_hca, "member", failing)
