@@ -44,7 +44,7 @@ def test_a_clang_of_any_version_gets_the_options_that_it_has(
 
 def test_the_options_have_their_effect_in_each_clang_of_this_machine() -> None:
     try:
-        installed = clangs.installed()
+        installed = clangs.list_clangs()
     except CompileError as err:
         pytest.skip(f"NOT RUN: {err}")
     assert {chosen.expansions for chosen in installed} == {DIVISION + CONVERSION}
