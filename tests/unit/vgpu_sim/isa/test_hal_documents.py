@@ -182,6 +182,7 @@ def test_unprintable_characters_become_blanks() -> None:
     found = ModelledLaunches.parse(LAUNCHES | {"kernel": "a\x1b[2J\nb\u202e"})
     assert found.kernel == "a [2J b "
     assert ModelledLaunches.parse(LAUNCHES).to_json() == LAUNCHES | {
+        "mangled": "",
         "grid": (1, 2, 3),
         "block": (4, 5, 6),
     }
