@@ -22,9 +22,9 @@ from device_plugin.proto import (
     deviceplugin_pb2_grpc as pb_grpc,
 )
 from vgpu_sim.records import dataclass
+from vgpu_sim.system import socket_paths
 
 _THREADS = 8  # each open ListAndWatch stream blocks one thread
-_MAX_PATH = 107
 _WARM_UP_S: Final = 1.0
 UNDER_WAY_S = 3.0  # for calls in progress: the kubelet fails the pod of an aborted one
 _log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ def socket_path(directory: Path, resource: str, pod_name: str) -> Path:
     domain, _, name = resource.partition("/")
     vendor = domain.split(".")[-2] if domain.count(".") else domain
     path = directory / f"{vendor}-{name}-{_suffix(pod_name)}.sock"
-    if len(str(path)) > _MAX_PATH:
+    if len(str(path)) > socket_paths.MAX_PATH_BYTES:
         raise OSError(f"socket path too long: {path}")
     return path
 

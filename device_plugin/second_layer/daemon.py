@@ -30,6 +30,7 @@ from rdma.errors import RdmaError
 from rdma.tables import NodeTables
 from vgpu_sim.options import Given, command_line, option
 from vgpu_sim.records import dataclass
+from vgpu_sim.system import socket_paths
 
 SOCKET_NAME: Final = "links.sock"
 # a quotation mark takes two characters in a JSON string
@@ -187,7 +188,7 @@ class Server:
         with suppress(FileNotFoundError):
             if self._path.stat().st_ino == self._inode:
                 return True
-        if _is_served(self._path):
+        if socket_paths.is_served(self._path, socket.SOCK_STREAM):
             return False
         _log.warning("listening again: %s was removed", self._path)
         self._chosen.unregister(self._listener)
@@ -281,19 +282,6 @@ def _listen(path: Path) -> socket.socket:
         os.umask(old_umask)
     listener.listen(_BACKLOG)
     return listener
-
-
-def _is_served(path: Path) -> bool:
-    """Return whether a process listens at a socket's path."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.setblocking(False)
-        try:
-            client.connect(str(path))
-        except BlockingIOError:  # its backlog is full
-            return True
-        except OSError:
-            return False
-    return True
 
 
 def _user_of(client: socket.socket) -> int:

@@ -37,7 +37,7 @@ from hca.daemon.wires.pod_wires import Netd
 from vgpu_sim.hal import direct
 from vgpu_sim.options import Given, command_line, option
 from vgpu_sim.records import dataclass
-from vgpu_sim.system import descriptors, foreign, seqpacket
+from vgpu_sim.system import descriptors, foreign, seqpacket, socket_paths
 from vgpu_sim.system.admin_socket import server as admin_server
 from vgpu_sim.system.admin_socket.events import EventBus
 from vgpu_sim.system.admin_socket.server import AdminServer
@@ -194,15 +194,7 @@ def _answers(path: Path) -> bool:
 
     Such an hcad would remove this hcad's sockets when it ends.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(path))
-        except BlockingIOError:
-            return True  # the backlog is full
-        except OSError:
-            return False
-    return True
+    return socket_paths.is_served(path, socket.SOCK_SEQPACKET)
 
 
 def _say_ready(options: _Options) -> None:
