@@ -74,29 +74,29 @@ def _candidates(chosen: str | None) -> list[Path]:
     return found_paths
 
 
-def _ask(path: Path, *arguments: str) -> str:
-    try:
-        run = subprocess.run(
-            [path, *arguments], capture_output=True, text=True, check=False, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return run.stdout if run.returncode == 0 else ""
-
-
-def _compiles(path: Path, source: str, *options: str) -> bool:
-    """Return whether a clang compiles a source of C to PTX."""
-    command: list[str | Path] = [
-        path, "-x", "c", "--target=nvptx64-nvidia-cuda", "-fno-crash-diagnostics", *options,
-        "-S", "-", "-o", os.devnull,
-    ]  # fmt: skip
+def _run(path: Path, *arguments: str, source: str = "") -> str | None:
+    """Return what a clang prints, or None if it fails. ``source`` is its standard input."""
+    command: list[str | Path] = [path, *arguments]
     try:
         run = subprocess.run(
             command, input=source, capture_output=True, text=True, check=False, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return run.returncode == 0
+        return None
+    return run.stdout if run.returncode == 0 else None
+
+
+def _ask(path: Path, *arguments: str) -> str:
+    return _run(path, *arguments) or ""
+
+
+def _compiles(path: Path, source: str, *options: str) -> bool:
+    """Return whether a clang compiles a source of C to PTX."""
+    arguments = [
+        "-x", "c", "--target=nvptx64-nvidia-cuda", "-fno-crash-diagnostics", *options,
+        "-S", "-", "-o", os.devnull,
+    ]  # fmt: skip
+    return _run(path, *arguments, source=source) is not None
 
 
 def _probe(path: Path) -> Clang | None:
