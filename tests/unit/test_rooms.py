@@ -64,10 +64,10 @@ def test_a_file_in_a_chosen_folder_is_not_named_again() -> None:
 
 def test_an_unknown_room_is_answered_with_the_list() -> None:
     command = [sys.executable, "-m", rooms.__name__, "console", "consle"]
-    done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    message, *lines = done.stderr.splitlines()
+    process = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert process.stdout == ""
+    message, *lines = process.stderr.splitlines()
     assert message == "error: no room 'consle'; ROOM is one of:"
     assert [line.split() for line in lines] == [
         [name, rooms.ROOMS[name]] for name in sorted(rooms.ROOMS)
@@ -77,7 +77,7 @@ def test_an_unknown_room_is_answered_with_the_list() -> None:
 @pytest.mark.parametrize("verb", ["test", "test-quick"])
 def test_make_checks_the_room_before_it_builds_the_environment(verb: str) -> None:
     command = ["make", verb, "ROOM=consle", f"PYTHON={sys.executable}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no room 'consle'" in done.stderr
-    assert "Creating .venv" not in done.stdout
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert "no room 'consle'" in process.stderr
+    assert "Creating .venv" not in process.stdout

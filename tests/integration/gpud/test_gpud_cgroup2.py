@@ -128,10 +128,10 @@ def test_the_kernel_repeats_the_limits(slices: CgroupsV2) -> None:
 
 
 def test_a_process_beyond_the_limit_ends_and_its_neighbour_does_not(slices: CgroupsV2) -> None:
-    (_, group), (_, other) = (new_slice(slices, SMALL) for _ in range(2))
+    (_, group), (_, second_group) = (new_slice(slices, SMALL) for _ in range(2))
     beyond = SMALL.memory_limit_bytes(0) // MIB + 16
     with (
-        python(ALLOCATE, 64, 0, 0, joins=other) as neighbour,
+        python(ALLOCATE, 64, 0, 0, joins=second_group) as neighbour,
         python(ALLOCATE, beyond, 0, 0, joins=group) as process,
     ):
         assert process.wait(PATIENCE_S) == -9
@@ -139,7 +139,7 @@ def test_a_process_beyond_the_limit_ends_and_its_neighbour_does_not(slices: Cgro
         assert neighbour.stdout.readline() == "64\n"
         assert neighbour.poll() is None
     assert fields(group, "memory.events")["oom_kill"] == 1
-    assert fields(other, "memory.events")["oom_kill"] == 0
+    assert fields(second_group, "memory.events")["oom_kill"] == 0
 
 
 def test_a_lower_limit_ends_no_process(slices: CgroupsV2) -> None:
@@ -172,9 +172,9 @@ def test_slices_that_compete_get_time_by_their_multiprocessors(slices: CgroupsV2
         for process in (first, second):
             os.sched_setaffinity(process.pid, one_cpu)
         wait_until(lambda: fields(large, "cpu.stat")["usage_usec"] > 500_000, PATIENCE_S)
-        before = fields(large, "cpu.stat")["usage_usec"]
+        earlier_us = fields(large, "cpu.stat")["usage_usec"]
         small_us = cpu_us(small, 10)
-        large_us = fields(large, "cpu.stat")["usage_usec"] - before
+        large_us = fields(large, "cpu.stat")["usage_usec"] - earlier_us
     assert 60 / 16 * 0.7 < large_us / small_us < 60 / 16 * 1.4, (large_us, small_us)
 
 
@@ -204,8 +204,8 @@ def test_a_group_with_processes_cannot_be_the_root() -> None:
 
 @pytest.fixture(scope="module")
 def pods() -> Iterator[list[Pod]]:
-    with played_pods(2) as made:
-        yield made
+    with played_pods(2) as pods:
+        yield pods
 
 
 @contextmanager
@@ -231,18 +231,18 @@ def shared_node() -> Iterator[Gpud]:
 
 def give(running: Gpud, *pairs: tuple[dict[str, Any], Pod]) -> None:
     """Let each pod hold a slice."""
-    holders = {made["uuid"]: [pod.holder()] for made, pod in pairs}
+    holders = {gpu_slice["uuid"]: [pod.holder()] for gpu_slice, pod in pairs}
     running.call("set_holders", holders=holders, complete=True)
 
 
-def vecadd(running: Gpud, made: dict[str, Any], pod: Pod) -> str:
+def vecadd(running: Gpud, gpu_slice: dict[str, Any], pod: Pod) -> str:
     """Return the output of a CUDA program of a pod."""
     environment = config.program_environment(
         running.run_dir / "slices", bytes(32).hex(), LIBCUDA.parent
     )
     process = subprocess.run(
         [sys.executable, "-S", str(VECADD), "--ptx", str(EXAMPLES / "vecadd.ptx")],
-        env={**environment, "CUDA_VISIBLE_DEVICES": made["uuid"]},
+        env={**environment, "CUDA_VISIBLE_DEVICES": gpu_slice["uuid"]},
         preexec_fn=pod.join,
         capture_output=True,
         text=True,
@@ -261,15 +261,15 @@ def slice_of(running: Gpud, start: int, profile: str = "1g.10gb") -> dict[str, A
     return running.make_slice(profile, start)
 
 
-def group_of(made: dict[str, Any]) -> Path:
-    return ROOT / PARENT / str(made["uuid"])
+def group_of(gpu_slice: dict[str, Any]) -> Path:
+    return ROOT / PARENT / str(gpu_slice["uuid"])
 
 
 def test_a_full_slice_is_refused_memory_and_its_neighbour_computes(
     shared_node: Gpud, pods: list[Pod]
 ) -> None:
-    full, other = slice_of(shared_node, 0), slice_of(shared_node, 1)
-    give(shared_node, (full, pods[0]), (other, pods[1]))
+    full, second_slice = slice_of(shared_node, 0), slice_of(shared_node, 1)
+    give(shared_node, (full, pods[0]), (second_slice, pods[1]))
     assert shared_node.call("inventory")["isolation"] == {"enforced": True, "reason": ""}
     with client_process(full["socket_dir"], pods[0].join, 384 * MIB) as client:
         assert client.stdout is not None
@@ -282,17 +282,17 @@ def test_a_full_slice_is_refused_memory_and_its_neighbour_computes(
         assert fields(group_of(full), "memory.stat")["shmem"] >= 384 * MIB
         with client_process(full["socket_dir"], pods[0].join, 256 * MIB) as second:
             assert second.communicate("")[0] == "0\n"  # a context, but no memory
-        assert COMPUTED in vecadd(shared_node, other, pods[1])
+        assert COMPUTED in vecadd(shared_node, second_slice, pods[1])
         client.communicate("")
-    for made in (full, other):
-        assert fields(group_of(made), "memory.events")["oom_kill"] == 0
+    for gpu_slice in (full, second_slice):
+        assert fields(group_of(gpu_slice), "memory.events")["oom_kill"] == 0
 
 
 def test_a_worker_that_the_kernel_ends_ends_alone(shared_node: Gpud, pods: list[Pod]) -> None:
-    killed, other = slice_of(shared_node, 0), slice_of(shared_node, 1)
-    give(shared_node, (killed, pods[0]), (other, pods[1]))
+    killed, second_slice = slice_of(shared_node, 0), slice_of(shared_node, 1)
+    give(shared_node, (killed, pods[0]), (second_slice, pods[1]))
     with (
-        client_process(other["socket_dir"], pods[1].join) as neighbour,
+        client_process(second_slice["socket_dir"], pods[1].join) as neighbour,
         client_process(killed["socket_dir"], pods[0].join, 384 * MIB) as client,
         shared_node.admin() as agent,
     ):
@@ -313,9 +313,9 @@ def test_a_worker_that_the_kernel_ends_ends_alone(shared_node: Gpud, pods: list[
             event = agent.next_event()
         assert (event["pid"], event["reason"]) == (worker, "killed by signal 9")
         assert client.communicate("?\n")[0] == "closed\n"
-        assert len(shared_node.instance(other["uuid"])["contexts"]) == 1
-        assert fields(group_of(other), "memory.events")["oom_kill"] == 0
-        assert COMPUTED in vecadd(shared_node, other, pods[1])
+        assert len(shared_node.instance(second_slice["uuid"])["contexts"]) == 1
+        assert fields(group_of(second_slice), "memory.events")["oom_kill"] == 0
+        assert COMPUTED in vecadd(shared_node, second_slice, pods[1])
         neighbour.communicate("")
     assert COMPUTED in vecadd(shared_node, killed, pods[0])
 
@@ -345,13 +345,13 @@ def test_a_gpud_in_a_namespace_of_its_own_says_that_limits_are_not_enforced(
     enter = f'echo $$ >{container}/cgroup.procs; exec unshare --cgroup "$@"'
     try:
         with node(prefix=("sh", "-c", enter, "sh")) as running:
-            made = slice_of(running, 0)
+            gpu_slice = slice_of(running, 0)
             isolation = running.call("inventory")["isolation"]
             assert not isolation["enforced"]
             assert joining.NOT_FROM_THIS_NAMESPACE in isolation["reason"]
             # The pod is found by its group's name, which this gpud sees relative to its own group.
-            give(running, (made, pods[0]))
-            assert COMPUTED in vecadd(running, made, pods[0])
+            give(running, (gpu_slice, pods[0]))
+            assert COMPUTED in vecadd(running, gpu_slice, pods[0])
     finally:
         remove_tree(container)
 

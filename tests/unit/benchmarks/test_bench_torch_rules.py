@@ -57,8 +57,8 @@ def test_each_row_computes_results_of_its_types(family):
             assert case.refused or case.results, f"{row.name}: {case.call}"
             for result in case.results:
                 for choice in result.choices:
-                    kept = NUMBERS.get(result.dtype, result.dtype)
-                    assert choice.dtype == storage(kept), f"{row.name} {case.label}"
+                    number_dtype = NUMBERS.get(result.dtype, result.dtype)
+                    assert choice.dtype == storage(number_dtype), f"{row.name} {case.label}"
 
 
 def test_a_type_that_is_refused_has_the_operands_of_others():

@@ -46,9 +46,9 @@ def command_line(image: Path, initial_files: Path, status: Path) -> list[str]:
         PROGRAM,
         *(("-accel", "kvm", "-cpu", "host") if has_kvm else _TRANSLATION),
         # One processor, for which the slices compete.
-        *("-smp", "1", "-m", str(MEMORY_MIB)),
-        *("-kernel", str(image), "-initrd", str(initial_files), "-append", _KERNEL_OPTIONS),
-        *("-fsdev", root, "-device", "virtio-9p-pci,fsdev=root,mount_tag=root"),
-        *("-serial", "stdio", "-serial", f"file:{status}"),
-        *("-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot"),
-    ]
+        "-smp", "1", "-m", str(MEMORY_MIB),
+        "-kernel", str(image), "-initrd", str(initial_files), "-append", _KERNEL_OPTIONS,
+        "-fsdev", root, "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
+        "-serial", "stdio", "-serial", f"file:{status}",
+        "-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot",
+    ]  # fmt: skip

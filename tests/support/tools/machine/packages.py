@@ -16,8 +16,12 @@ KERNEL = "linux-image-amd64"  # the cloud kernel has no 9p
 BUSYBOX = "busybox-static"
 # Folders below /lib/modules/VERSION that contain what initial_files.MODULES need.
 _MODULES = (
-    *("kernel/drivers/virtio/", "kernel/net/9p/", "kernel/fs/9p/", "kernel/fs/netfs/"),
-    *("kernel/fs/fscache/", "kernel/fs/overlayfs/"),
+    "kernel/drivers/virtio/",
+    "kernel/net/9p/",
+    "kernel/fs/9p/",
+    "kernel/fs/netfs/",
+    "kernel/fs/fscache/",
+    "kernel/fs/overlayfs/",
 )
 
 

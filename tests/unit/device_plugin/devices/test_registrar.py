@@ -82,12 +82,12 @@ class RegistrationSocket(dp_grpc.RegistrationServicer):
 
 @pytest.fixture
 def answering(tmp_path: Path) -> Iterator[RegistrationSocket]:
-    made = RegistrationSocket()
+    servicer = RegistrationSocket()
     server = grpc.server(threads := futures.ThreadPoolExecutor(2))
-    dp_grpc.add_RegistrationServicer_to_server(made, server)
+    dp_grpc.add_RegistrationServicer_to_server(servicer, server)
     server.add_insecure_port(f"unix:{tmp_path}/kubelet.sock")
     server.start()
-    yield made
+    yield servicer
     server.stop(0).wait(60)
     threads.shutdown()
 

@@ -158,9 +158,9 @@ SEGMENT_BYTES = 4096
 
 def register(client: Client, segment: int) -> int:
     """Register a segment as a region; return its key."""
-    wanted = hca.HcaMrCreate(client.pd, ALL_ACCESS, BASE, SEGMENT_BYTES, 1)
-    wanted.pieces[0] = hca.HcaPiece(segment, 0, 0, SEGMENT_BYTES)
-    return client.objects.create_region(wanted).handle
+    request = hca.HcaMrCreate(client.pd, ALL_ACCESS, BASE, SEGMENT_BYTES, 1)
+    request.pieces[0] = hca.HcaPiece(segment, 0, 0, SEGMENT_BYTES)
+    return client.objects.create_region(request).handle
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,10 @@ def linked(kind, *inputs):
     return b"".join(struct.pack("<IIQ", 1, kind, len(one)) + b"n" + one for one in inputs)
 
 def code():  # many instructions, which take much more memory when decoded
-    made = sections.unpack(container.encode(compile_ptx(HEAD.replace("ret;", "ret;" * 1000), capability=CAPABILITY)))
+    parts = sections.unpack(container.encode(compile_ptx(HEAD.replace("ret;", "ret;" * 1000), capability=CAPABILITY)))
     for kind in (sections.Section.CODE, sections.Section.LINES):
-        made[kind, 0] *= 1000
-    return sections.pack(made)
+        parts[kind, 0] *= 1000
+    return sections.pack(parts)
 
 FULL, MANY = MAX_IMAGE_BYTES, 40
 small = lambda size, kind="zstd": make_fat_binary(entry(size, kind))

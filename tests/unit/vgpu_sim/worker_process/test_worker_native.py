@@ -176,22 +176,22 @@ def test_words_of_kernels_lead_no_function_beyond_its_memory(
     seed = os.environ.get(hostile_words.SEED) or str(hostile_words.seed_of_day())
     for name in CALLED:
         words = count or str(_WORDS.get(name, 20_000))
-        done = call_with_words(program, name, seed, words)
-        assert done.returncode == 0, (name, seed, done.stdout + done.stderr)
-        ok, good, _, total = done.stdout.split()
-        assert (ok, total) == ("ok", words), done.stdout
-        assert int(good) > 0, (name, seed, done.stdout)  # legal words are among them
-        print(f"{name}: {done.stdout.strip()}")
+        process = call_with_words(program, name, seed, words)
+        assert process.returncode == 0, (name, seed, process.stdout + process.stderr)
+        ok, good, _, total = process.stdout.split()
+        assert (ok, total) == ("ok", words), process.stdout
+        assert int(good) > 0, (name, seed, process.stdout)  # legal words are among them
+        print(f"{name}: {process.stdout.strip()}")
 
 
 def test_words_are_counted(tmp_path: Path, runtime: Runtime) -> None:
     """A product has 16 words."""
     program = link_words(tmp_path, runtime("address"))
     for count, products in (("1", 1), ("16", 1), ("17", 2), ("160", 10)):
-        done = call_with_words(program, "multiply", "1", count)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.split()[-1] == count
-        assert int(done.stdout.split()[1]) <= products
+        process = call_with_words(program, "multiply", "1", count)
+        assert process.returncode == 0, process.stderr
+        assert process.stdout.split()[-1] == count
+        assert int(process.stdout.split()[1]) <= products
 
 
 def test_the_limit_of_a_function_follows_from_its_number_of_words(
@@ -228,9 +228,9 @@ def test_a_field_that_is_not_tested_is_detected(tmp_path: Path, runtime: Runtime
     objects = [path for path in runtime("address") if not path.name.startswith("tensor-")]
     assert len(objects) == len(runtime("address")) - 1
     objects += compile_objects("address", tmp_path, [changed])
-    done = call_with_words(link_words(tmp_path, objects), "multiply", "1", "48000")
-    assert done.returncode != 0
-    assert "untested.c" in done.stderr, done.stderr
+    process = call_with_words(link_words(tmp_path, objects), "multiply", "1", "48000")
+    assert process.returncode != 0
+    assert "untested.c" in process.stderr, process.stderr
 
 
 SCHEDULED = {
