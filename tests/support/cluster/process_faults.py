@@ -29,6 +29,8 @@ class Process:
     own: Mapping[str, tuple[str, ...]] | None = None
     component: str = ""
     """The component whose container ends with the process."""
+    leads_session: bool = False
+    """Whether the process leads a session, unlike others that pgrep finds."""
     is_on_gpu_nodes: bool = True
 
 
@@ -40,15 +42,19 @@ PROCESSES: Final = {
     "the agent's main process": Process(("-o", "-x", "tessera-device-"), 0, NO_PLUGIN, "node"),
     "the standby's main process": Process(("-n", "-x", "tessera-device-"), 0, NO_PLUGIN, "node"),
     "gpud": Process(("-o", "-f", "bin/tessera-gpud( |$)"), 60, component="gpud"),
+    # It starts workers, which have its command line. gpud ends it if it does not answer.
+    "gpud's zygote": Process(("-f", "vgpu_sim.zygote( |$)"), 30, leads_session=True),
     "hcad": Process(("-o", "-f", "bin/tessera-hcad( |$)")),
+    "netd": Process(("-o", "-f", "bin/tessera-netd( |$)")),
     "linkd": Process(("-o", "-f", "bin/tessera-linkd( |$)")),
     "exporter": Process(("-o", "-f", "bin/tessera-exporter( |$)")),
     "operator": Process(("-o", "-f", "bin/tessera-operator( |$)"), is_on_gpu_nodes=False),
+    "console": Process(("-o", "-f", "bin/tessera ui( |$)"), is_on_gpu_nodes=False),
 }
 
 
 def _pids(node: str, process: Process) -> dict[str, str]:
-    """Return the state of each matching process that is not a zombie, by node and PID."""
+    """Return the state (of ps) of each matching process that is not a zombie, by node and PID."""
     nodes = [node]
     if not process.is_on_gpu_nodes:
         nodes = [one["metadata"]["name"] for one in Cluster().get("nodes")["items"]]
@@ -58,6 +64,7 @@ def _pids(node: str, process: Process) -> dict[str, str]:
         for each in nodes
         for line in in_node(each, "sh", "-c", text).splitlines()
         if not line.split()[1].startswith("Z")
+        and (not process.leads_session or "s" in line.split()[1])
     }
 
 
