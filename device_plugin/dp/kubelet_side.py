@@ -82,11 +82,15 @@ class KubeletServer:
             time.sleep(_FOLLOWED_PERIOD_S)
 
     def is_responsive(self, within_s: float) -> bool:
-        """Return whether calls that change resources can begin within some seconds."""
+        """Return whether calls that change resources can begin within some seconds, and a call of
+        the kubelet was answered.
+        """
+        deadline = time.monotonic() + within_s
         if not self._lock.acquire(timeout=within_s):
+            _log.warning("calls that change resources have waited for %.0f s", within_s)
             return False
         self._lock.release()
-        return True
+        return self._resources.is_answering(deadline - time.monotonic())
 
     def connected_resources(self) -> frozenset[str]:
         with self._lock:

@@ -10,7 +10,6 @@ import re
 import socket
 from collections.abc import Callable
 from concurrent import futures
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +47,7 @@ class ResourceServer:
         self.plugin = plugin
         self.path = socket_path(directory, plugin.resource, pod_name)
         self._server = grpc.server(futures.ThreadPoolExecutor(_THREADS))
+        self._channel: grpc.Channel | None = None
 
     def start(self) -> None:
         """Start to serve the resource.
@@ -72,9 +72,21 @@ class ResourceServer:
         A call that is in progress when the process is killed fails a pod, so calls must be short.
         """
         self.plugin.warm_up()
-        with suppress(grpc.RpcError), grpc.insecure_channel(f"unix:{self.path}") as channel:
-            stub = pb_grpc.DevicePluginStub(channel)
-            stub.GetDevicePluginOptions(pb.Empty(), timeout=_WARM_UP_S)
+        self.is_answering(_WARM_UP_S)
+
+    def is_answering(self, within_s: float) -> bool:
+        """Return whether a call of this server's own socket is answered in time.
+
+        One connection serves for all calls of this kind, which therefore cost little.
+        """
+        if self._channel is None:
+            self._channel = grpc.insecure_channel(f"unix:{self.path}")
+        stub = pb_grpc.DevicePluginStub(self._channel)
+        try:
+            stub.GetDevicePluginOptions(pb.Empty(), timeout=within_s)
+        except (grpc.RpcError, ValueError):  # the latter if the channel was closed
+            return False
+        return True
 
     @property
     def endpoint(self) -> Endpoint:
@@ -88,6 +100,8 @@ class ResourceServer:
         The returned function also deletes the server's socket.
         """
         self.plugin.stop()
+        if self._channel is not None:
+            self._channel.close()
         stopped = self._server.stop(UNDER_WAY_S)
 
         def wait() -> None:

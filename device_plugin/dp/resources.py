@@ -46,6 +46,7 @@ class Resources:
         self._servers: dict[str, ResourceServer] = {}
         self._emptied: dict[str, float] = {}
         self._own = own
+        self._last_answering = ""
 
     def remove_stale_sockets(self) -> None:
         """Delete the sockets of killed agents. Any thread may call this."""
@@ -68,6 +69,22 @@ class Resources:
         """
         servers = tuple(self._servers.items())
         return {name: server.endpoint for name, server in servers if not server.plugin.connected}
+
+    def is_answering(self, within_s: float) -> bool:
+        """Call a resource as the kubelet does; return whether it answers in time.
+
+        Each call is to the next resource, until one does not answer: it is then called again. Any
+        thread may call this.
+        """
+        servers = sorted(self._servers.items(), key=lambda item: item[0])
+        following = (item for item in servers if item[0] > self._last_answering)
+        name, server = next(following, servers[0] if servers else ("", None))
+        is_silent = server is not None and not server.is_answering(within_s)
+        if is_silent and self._servers.get(name) is server:  # it was not retired meanwhile
+            _log.warning("%s: no answer at its own socket for %.0f s", name, within_s)
+            return False
+        self._last_answering = name
+        return True
 
     def update(self, offers: Mapping[str, Offer]) -> None:
         """Serve exactly these resources.

@@ -77,6 +77,12 @@ class DevicePlugin:
     def GetDevicePluginOptions(  # noqa: N802 (kubelet API)
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> pb.DevicePluginOptions:
+        """Return the options once the locks are free that calls for pods take.
+
+        The heartbeat of this process depends on an answer.
+        """
+        self._current()
+        self._allocations.has_pending()
         return OPTIONS
 
     def ListAndWatch(  # noqa: N802
