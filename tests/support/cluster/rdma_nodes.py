@@ -15,9 +15,10 @@ from support.cluster.kubectl import EXAMPLES, Cluster, until
 HCA = "rdma.tessera.dev/hca"
 IMAGE = "tessera.local/tessera-perftest:demo"
 LISTENS = f"{18515:04X}"  # perftest's default port
-RUNNING_S = 25
-OBSERVED = f"-F -D {RUNNING_S} -t 4"
-"""Options of perftest's program that a test only observes, and that is to end with status 0."""
+OBSERVED = "-F -D 6 -t 4"
+"""Options of perftest's program that ends with status 0 after seconds; what observes it starts
+before it.
+"""
 WITHOUT_END = "-F -D 1 --run_infinitely -t 4"
 """Options of perftest's program that must still run at a test's next step, however late that is: a
 denial, a lost peer or the end of its pod ends it. It prints a line every second. As in
