@@ -35,7 +35,10 @@ from device_plugin.metrics import METRICS
 
 _FIRST_PAUSE_S = 0.2  # before the second restart of a process that ends soon after its start
 _LONGEST_PAUSE_S = 10.0
-_STEADY_S = 5.0  # a process that lived this long is restarted at once
+_STEADY_S = 5.0  # a process that lived this long is restarted without a growing pause
+# Until the process that stood by has registered, the kubelet fails pods. The start of the next one
+# would take CPU time from it.
+_TURN_S = 0.5
 KUBELET_SIDE_HUNG_AFTER_S = 10.0  # the kubelet waits for it without limit, with all its pods
 _OVERSLEPT_S = 2.0  # a supervisor that sleeps so much too long was itself stopped or starved
 HUNG_AFTER_S = 30.0  # the liveness probe ends the container after 40 at the earliest
@@ -89,6 +92,7 @@ class Supervisor:
             "tessera-standby",
             lambda beat: kubelet_process.run(settings, listener, meeting, beat),
             side_hung_after_s,
+            _TURN_S,
         )
         self._agent = None
         if not settings.standby:
@@ -181,25 +185,30 @@ def _keep_memory_shared() -> None:
 class ChildProcess:
     """A child process that is restarted after it ends.
 
-    The first restart is immediate. The pause before further ones grows while the process ends soon
-    after each start. The process ``hangs`` if it has sent no heartbeat for ``hung_after_s``
-    seconds.
+    The first restart follows after ``first_pause_s``. The pause before further ones grows while the
+    process ends soon after each start. The process ``hangs`` if it has sent no heartbeat for
+    ``hung_after_s`` seconds.
     """
 
     def __init__(
-        self, name: str, body: Callable[[Callable[[], None]], None], hung_after_s: float
+        self,
+        name: str,
+        body: Callable[[Callable[[], None]], None],
+        hung_after_s: float,
+        first_pause_s: float = 0.0,
     ) -> None:
         """Initialize; ``body`` gets the function that sends a heartbeat."""
         self._name = name
         self._body = body
         self._hung_after_s = hung_after_s
+        self._first_pause_s = first_pause_s
         self.beats, self._beat = multiprocessing.Pipe(duplex=False)
         self.has_worked = False
         self._heartbeat_at = 0.0
         self._process: BaseProcess | None = None
         self._started_at = 0.0
         self._due_at = 0.0
-        self._pause_s = 0.0
+        self._pause_s = first_pause_s
 
     @property
     def sentinel(self) -> int:
@@ -249,9 +258,9 @@ class ChildProcess:
             assert self._process is not None
             _log.error("%s ended with %s", self._name, self._process.exitcode)
             steady = now_s - self._started_at >= _STEADY_S
-            self._due_at = now_s + (0.0 if steady else self._pause_s)
+            self._due_at = now_s + (self._first_pause_s if steady else self._pause_s)
             longer = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
-            self._pause_s = 0.0 if steady else longer
+            self._pause_s = self._first_pause_s if steady else longer
             self._process = None
         if self._process is None:
             if now_s < self._due_at:

@@ -74,7 +74,7 @@ def run(
 
     server = KubeletServer(resources, settings.listed_within_s, health.update)
     kubelet_socket = KubeletSocket(settings.kubelet_socket)
-    registrar = Registrar(kubelet_socket, server.find_disconnected)
+    registrar = Registrar(kubelet_socket, server.endpoints)
     preparer, driver = _dra_driver(settings, health, woken) if settings.dra else (None, None)
     link = LinkServer(listener, server, woken)
     active = threading.Event()
@@ -87,7 +87,7 @@ def run(
         kubelet_socket.connect()
         meeting.wait_for_turn()
         # First of all: the kubelet fails pods until it follows the lists of this process.
-        registrar.register_due()
+        registrar.take_over()
         _start("registrar", registrar.run)
         # The name of the process, whichever thread writes it.
         Path("/proc/self/comm").write_text("tessera-kubelet", encoding="ascii")

@@ -71,14 +71,16 @@ class KubeletServer:
         """Delete the sockets of killed agents."""
         self._resources.remove_stale_sockets()
 
-    def find_disconnected(self) -> Mapping[str, Endpoint]:
-        """Return the endpoints of the resources whose lists no kubelet follows."""
-        return self._resources.find_disconnected()
+    def endpoints(self) -> Mapping[str, Endpoint]:
+        """Return where each resource is served."""
+        return self._resources.endpoints()
 
     def wait_until_followed(self, within_s: float) -> None:
         """Wait, at most ``within_s`` seconds, until the kubelet follows all lists."""
         deadline = time.monotonic() + within_s
-        while self.find_disconnected() and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if all(endpoint.connected for endpoint in self.endpoints().values()):
+                return
             time.sleep(_FOLLOWED_PERIOD_S)
 
     def is_responsive(self, within_s: float) -> bool:

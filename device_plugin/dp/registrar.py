@@ -5,6 +5,7 @@ noticed the end of this process's predecessor: it then disconnects the newest pl
 resource, which may already be this one.
 """
 
+import dataclasses
 import logging
 import threading
 import time
@@ -19,6 +20,9 @@ _PERIOD_S: Final = 0.1
 _FIRST_PAUSE_S: Final = 0.01
 _CONNECTS_WITHIN_S: Final = 0.3  # from Register until the kubelet follows the list
 _LONGEST_PAUSE_S: Final = 1.0  # between two attempts for one resource
+_CONFIRM_AFTER_S: Final = 0.3  # longer than a busy kubelet needs to notice the end of a plugin
+_AT_ONCE: Final = float("-inf")
+_NEVER: Final = float("inf")
 _log = logging.getLogger(__name__)
 
 
@@ -31,6 +35,10 @@ class _Attempt:
     due_after_end_at: float  # if the kubelet has followed the list since, and then stopped
     next_pause_s: float
 
+    def begin_anew(self) -> "_Attempt":
+        """Return the attempt without the pauses that it and earlier failures have caused."""
+        return dataclasses.replace(self, due_after_end_at=_AT_ONCE, next_pause_s=_FIRST_PAUSE_S)
+
 
 class Registrar:
     """Keeps resources registered, in a thread of its own."""
@@ -38,17 +46,15 @@ class Registrar:
     def __init__(
         self,
         kubelet_socket: KubeletSocket,
-        disconnected: Callable[[], Mapping[str, Endpoint]],
+        endpoints: Callable[[], Mapping[str, Endpoint]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Initialize.
-
-        ``disconnected`` returns the endpoints of the resources whose lists no kubelet follows.
-        """
+        """Initialize; ``endpoints`` returns where each resource is served."""
         self._kubelet_socket = kubelet_socket
-        self._disconnected = disconnected
+        self._endpoints = endpoints
         self._clock = clock
         self._attempts: dict[str, _Attempt] = {}
+        self._confirms_at = _NEVER
         self._wake = threading.Event()
 
     def wake(self) -> None:
@@ -61,35 +67,65 @@ class Registrar:
             self._wake.clear()
             self._wake.wait(self.register_due())
 
+    def take_over(self) -> None:
+        """Register all resources when a process that served them may just have ended.
+
+        Call this before ``run``. They are registered once more later: between the two steps of a
+        registration, the kubelet (1.36) can mark the new plugin as stopped upon the end of the
+        earlier one without hanging up on it. It would then fail all pods, although it follows the
+        lists.
+        """
+        self._confirms_at = self._clock() + _CONFIRM_AFTER_S
+        self.register_due()
+
     def register_due(self) -> float:
         """Register the resources that are disconnected, unless an attempt was made just now.
 
         Return the number of seconds after which the next attempt can be due.
         """
-        endpoints, now_s = self._disconnected(), self._clock()
-        self._attempts = {n: attempt for n, attempt in self._attempts.items() if n in endpoints}
+        endpoints, now_s = self._endpoints(), self._clock()
+        self._attempts = {
+            name: attempt.begin_anew() if endpoints[name].connected else attempt
+            for name, attempt in self._attempts.items()
+            if name in endpoints
+        }
+        if any(self._has_ended(name, endpoint) for name, endpoint in endpoints.items()):
+            self._confirms_at = now_s + _CONFIRM_AFTER_S
+        confirms = self._confirms_at <= now_s
         due = {
             name: endpoint
             for name, endpoint in endpoints.items()
-            if self._due_at(name, endpoint) <= now_s
+            if confirms or self._due_at(name, endpoint) <= now_s
         }
         if due and self._kubelet_socket.is_listening():
+            if confirms:
+                self._confirms_at = _NEVER
             # Together, because the kubelet fails the pods of each resource until it is registered.
             sockets = {name: endpoint.path for name, endpoint in due.items()}
             for name, failure in self._kubelet_socket.register(sockets).items():
                 if failure is not None:
                     _log.warning("will retry: %s", failure)
                 self._record(name, due[name], now_s, succeeded=failure is None)
-        pauses = (self._due_at(name, endpoint) - now_s for name, endpoint in endpoints.items())
+        due_times = (self._due_at(name, endpoint) for name, endpoint in endpoints.items())
+        pauses = (due_at - now_s for due_at in (*due_times, self._confirms_at))
         return min((pause for pause in pauses if 0 < pause < _PERIOD_S), default=_PERIOD_S)
+
+    def _has_ended(self, name: str, endpoint: Endpoint) -> bool:
+        """Return whether a kubelet has stopped to follow the list since the last attempt.
+
+        It may have followed it twice, and follow it still. But it has disconnected the newest
+        plugin of the name, whichever stream has ended.
+        """
+        attempt = self._attempts.get(name)
+        return attempt is not None and endpoint.ended_streams != attempt.ended_streams
 
     def _due_at(self, name: str, endpoint: Endpoint) -> float:
         attempt = self._attempts.get(name)
-        if attempt is None:
-            return float("-inf")
-        if endpoint.ended_streams != attempt.ended_streams:
+        if attempt is not None and self._has_ended(name, endpoint):
             return attempt.due_after_end_at
-        return attempt.due_at
+        if endpoint.connected:
+            return _NEVER
+        return _AT_ONCE if attempt is None else attempt.due_at
 
     def _record(self, name: str, endpoint: Endpoint, now_s: float, *, succeeded: bool) -> None:
         earlier = self._attempts.get(name)

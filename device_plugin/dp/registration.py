@@ -33,11 +33,13 @@ _log = logging.getLogger(__name__)
 class Endpoint:
     """The socket at which a resource is served.
 
-    ``ended_streams`` is the number of times that a kubelet has stopped to follow its list.
+    ``connected`` is whether a kubelet follows its list, and ``ended_streams`` the number of times
+    that one has stopped to do so.
     """
 
     path: Path
     ended_streams: int = 0
+    connected: bool = False
 
 
 class ResourceServer:
@@ -90,8 +92,8 @@ class ResourceServer:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Return the socket, and how many streams have ended at it."""
-        return Endpoint(self.path, self.plugin.ended_streams)
+        """Return the socket, and whether and how often the kubelet has followed its list."""
+        return Endpoint(self.path, self.plugin.ended_streams, self.plugin.connected)
 
     def begin_stop(self) -> Callable[[], None]:
         """Begin to stop the server; return a function that waits until calls in progress have

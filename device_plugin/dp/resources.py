@@ -62,13 +62,10 @@ class Resources:
         servers = tuple(self._servers.items())
         return frozenset(name for name, server in servers if server.plugin.connected)
 
-    def find_disconnected(self) -> dict[str, Endpoint]:
-        """Return the endpoints of the resources whose lists no kubelet follows.
-
-        Any thread may call this.
-        """
+    def endpoints(self) -> dict[str, Endpoint]:
+        """Return where each resource is served. Any thread may call this."""
         servers = tuple(self._servers.items())
-        return {name: server.endpoint for name, server in servers if not server.plugin.connected}
+        return {name: server.endpoint for name, server in servers}
 
     def is_answering(self, within_s: float) -> bool:
         """Call a resource as the kubelet does; return whether it answers in time.

@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[KubeletServer]:
 
 
 def channel_of(server: KubeletServer, resource: str) -> grpc.Channel:
-    return grpc.insecure_channel(f"unix:{server.find_disconnected()[resource].path}")
+    return grpc.insecure_channel(f"unix:{server.endpoints()[resource].path}")
 
 
 def is_responsive_to_all(server: KubeletServer) -> bool:

@@ -45,7 +45,7 @@ def test_a_resource_is_registered_and_again_after_the_kubelet_hung_up(
 ) -> None:
     kubelet_socket = KubeletSocket(kubelet.device_plugins / "kubelet.sock")
     kubelet_socket.connect()  # as the process that stands by: later registrations reconnect
-    registrar = Registrar(kubelet_socket, resources.find_disconnected)
+    registrar = Registrar(kubelet_socket, resources.endpoints)
     with closing(kubelet_socket), endless(registrar.run, wake=registrar.wake):
         wait_until(lambda: RESOURCE in kubelet.resources())
         first = kubelet.resources()[RESOURCE]
@@ -105,10 +105,12 @@ def test_attempts_become_rarer_and_begin_anew_after_a_connection(
     pauses_s = (0.0, 0.005, 0.005, 0.01, 0.01, 1.0, 1.0)
     counts = [answering.attempts_after(registrar, pause_s) for pause_s in pauses_s]
     assert counts == [1, 1, 2, 2, 3, 4, 5]
-    endpoint = answering.endpoints.pop(RESOURCE)
+    path = answering.endpoints[RESOURCE].path
+    answering.endpoints[RESOURCE] = Endpoint(path, connected=True)
     registrar.register_due()
-    answering.endpoints[RESOURCE] = endpoint
-    assert answering.attempts_after(registrar, 0.0) == 6
+    answering.endpoints[RESOURCE] = Endpoint(path, ended_streams=1)
+    counts = [answering.attempts_after(registrar, pause_s) for pause_s in (0.0, 0.01, 0.01)]
+    assert counts == [6, 7, 7]
     (request, *_) = answering.requests
     assert (request.version, request.resource_name) == ("v1beta1", RESOURCE)
     assert request.endpoint == "plugins/a.sock"
@@ -125,6 +127,32 @@ def test_a_kubelet_that_accepts_has_time_to_connect_unless_it_hangs_up(
     answering.endpoints[RESOURCE] = Endpoint(tmp_path / "plugins" / "a.sock", ended_streams=1)
     assert answering.attempts_after(registrar, 0.0) == 2
     assert answering.attempts_after(registrar, 0.2) == 2
+
+
+def test_a_list_that_is_still_followed_is_registered_again_if_another_stream_ends(
+    answering: RegistrationSocket, registrar: Registrar, tmp_path: Path
+) -> None:
+    """The kubelet has then disconnected the newest plugin of the name, whose stream it was or not."""
+    answering.refuses = False
+    registrar.register_due()
+    path = tmp_path / "plugins" / "a.sock"
+    answering.endpoints[RESOURCE] = Endpoint(path, connected=True)
+    assert answering.attempts_after(registrar, 5.0) == 1
+    answering.endpoints[RESOURCE] = Endpoint(path, ended_streams=1, connected=True)
+    assert answering.attempts_after(registrar, 5.0) == 2
+    assert answering.attempts_after(registrar, 0.4) == 3, "confirmed"
+    assert answering.attempts_after(registrar, 5.0) == 3
+
+
+def test_a_successor_registers_once_more_although_its_lists_are_followed(
+    answering: RegistrationSocket, registrar: Registrar, tmp_path: Path
+) -> None:
+    answering.refuses = False
+    registrar.take_over()
+    answering.endpoints[RESOURCE] = Endpoint(tmp_path / "plugins" / "a.sock", connected=True)
+    assert registrar.register_due() == pytest.approx(0.1)
+    counts = [answering.attempts_after(registrar, pause_s) for pause_s in (0.2, 0.2, 5.0)]
+    assert counts == [1, 2, 2]
 
 
 def test_the_next_look_is_when_an_attempt_is_due(
