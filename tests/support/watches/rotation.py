@@ -15,8 +15,14 @@ VARIABLE = "TESSERA_ROTATION"
 _SECONDS_PER_DAY = 86_400
 
 DAYS = {
-    "tests/conformance/": 3,
-    "tests/e2e/restarts/test_restarts.py::test_no_pod_fails_around_a_restart[": 2,
+    "tests/abi/driver/": 2,
+    "tests/conformance/": 4,
+    "tests/e2e/rdma/": 2,
+    "tests/e2e/restarts/test_restarts.py::test_no_pod_fails_around_a_restart[": 3,
+    "tests/integration/agent/": 2,
+    "tests/integration/gpud/": 2,
+    "tests/integration/rdma/": 2,
+    "tests/integration/run/": 2,
 }
 """After how many days each test has run, by the beginning of the tests' names."""
 
