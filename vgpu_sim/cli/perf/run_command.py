@@ -89,7 +89,7 @@ def run(
     command_line: tuple[str, ...],
 ) -> None:
     """Run a command, print the report on stderr, and exit with the command's status, or with 125 if
-    that is 0 and parts of the report were refused.
+    that is 0 and parts of the report were refused or are missing.
     """
     # some parents ignore SIGCHLD, and exit statuses would be lost
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -117,7 +117,7 @@ def run(
         fail(err, EXIT_FAILED)
     events.close(live)
     report = report_of(chip, events)
-    if not events.contexts and not live:
+    if not events.contexts:
         _report_no_context(command_line[0], status)
     else:
         _tell(report, grouped=group, detailed=detailed)

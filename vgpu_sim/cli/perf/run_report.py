@@ -42,7 +42,6 @@ class Context:
     summaries: list[ModelledSummary] = field(default_factory=list)
     refused: list[RefusedRecord] = field(default_factory=list)
     end: str = ""  # why the worker ended, if it reported that
-    is_started: bool = False
 
 
 @dataclass(slots=True)
@@ -59,12 +58,10 @@ class RunEvents:
         if name not in ("modelled", "context_started", "fault", "worker_failed"):
             return
         context = self.contexts.setdefault(event.get("pid"), Context())
-        if name == "context_started":
-            context.is_started = True
-        elif name != "modelled":
-            context.end = str(event.get("message", ""))
-        else:
+        if name == "modelled":
             _store(context, parse_part(event))
+        elif name != "context_started":
+            context.end = str(event.get("message", ""))
 
     @property
     def summaries(self) -> list[ModelledSummary]:
@@ -72,14 +69,18 @@ class RunEvents:
         return [summary for context in self.contexts.values() for summary in context.summaries]
 
     def close(self, live: Collection[object]) -> None:
-        """Store as refused the reports that ended contexts did not send. ``live`` are the processes
-        of the contexts that are still alive.
+        """Store as refused the reports that contexts did not send. ``live`` are the processes of
+        the contexts that are still alive. A context sends its summary last.
         """
+        for pid in live:
+            self.contexts.setdefault(pid, Context())
         for pid, context in self.contexts.items():
-            if context.is_started and pid not in live and not context.summaries:
-                reason = context.end or "the context ended without a report"
-                if not any(record.record == "summary" for record in context.refused):
-                    context.refused.append(RefusedRecord("report", "", reason))
+            if context.summaries or any(record.record == "summary" for record in context.refused):
+                continue
+            reason = context.end or "the context ended without a report"
+            if pid in live:
+                reason = "still running when this stopped listening"
+            context.refused.append(RefusedRecord("report", "", reason))
 
 
 def _store(context: Context, part: Part) -> None:
@@ -241,7 +242,7 @@ def lines(report: Report, *, grouped: bool) -> Iterator[str]:
         yield "≥: at least; not all that the launch does was counted"
     yield from _refusals(report)
     if not report.summaries and not report.refused:
-        yield "no context ended while this listened: nothing to report"
+        yield "the program created no CUDA context, so there is nothing to report"
 
 
 def _refusals(report: Report) -> Iterator[str]:

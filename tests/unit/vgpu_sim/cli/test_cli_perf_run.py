@@ -24,10 +24,12 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    def run_with(*events: dict[str, Any], status: int = 0) -> Result:
+    def run_with(*events: dict[str, Any], status: int = 0, live: tuple[int, ...] = ()) -> Result:
+        contexts = [{"pid": pid} for pid in live]
         admin = MagicMock()
         admin.__enter__.return_value = admin
-        admin.call.return_value = {"gpus": [{"instances": [{"contexts": []}]}]}
+        admin.call.return_value = {"gpus": [{"instances": [{"contexts": contexts}]}]}
+        admin.next_event.side_effect = TimeoutError
         admin.queued_events.return_value = json.loads(json.dumps(events))
         node = MagicMock()
         node.__enter__.return_value = node
@@ -64,6 +66,19 @@ def test_a_context_without_a_report_is_an_error(run: Run, tmp_path: Path) -> Non
     assert "the report of context 0 is not complete: the worker ended: killed" in done.stderr
     assert "before it used the GPU" not in done.stderr
     assert json.loads((tmp_path / "report.json").read_text())["refused"]
+
+
+@pytest.mark.parametrize("status", [0, 7])
+@pytest.mark.parametrize("events", [(), (_STARTED,)])
+def test_a_context_that_goes_on_after_the_program_is_an_error(
+    run: Run, tmp_path: Path, events: tuple[dict[str, Any], ...], status: int
+) -> None:
+    done = run(*events, live=(7,), status=status)
+    assert done.exit_code == (status or 125)
+    reason = "still running when this stopped listening"
+    assert f"error: the report of context 0 is not complete: {reason}" in done.stderr
+    (refused,) = json.loads((tmp_path / "report.json").read_text())["refused"]
+    assert refused == {"context": 0, "record": "report", "kernel": "", "reason": reason}
 
 
 def test_a_complete_report_is_none(run: Run, tmp_path: Path) -> None:

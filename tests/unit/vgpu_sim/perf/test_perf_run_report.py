@@ -258,16 +258,47 @@ def test_launches_that_the_board_cannot_run_are_refused() -> None:
     assert (refused.record, refused.kernel) == ("launches", "k")
 
 
-@pytest.mark.parametrize(("live", "complete"), [(set(), False), ({7}, True)])
-def test_a_context_that_ends_without_a_report_is_named(live: set[object], complete: bool) -> None:
+@pytest.mark.parametrize(
+    ("event", "live", "reason"),
+    [
+        ({"event": "context_started"}, set(), "the context ended without a report"),
+        ({"event": "fault", "message": "the worker ended: killed"}, set(), "ended: killed"),
+        ({"event": "worker_failed", "message": "no cgroup"}, set(), "no cgroup"),
+        (order_event(0), set(), "the context ended without a report"),
+        ({"event": "context_started"}, {7}, "still running when this stopped listening"),
+        (order_event(0), {7}, "still running when this stopped listening"),
+        ({"event": "usage"}, {7}, "still running when this stopped listening"),
+    ],
+)
+def test_a_context_without_a_complete_report_is_named_with_the_reason(
+    event: dict[str, Any], live: set[object], reason: str
+) -> None:
     events = RunEvents()
-    events.add_event({"event": "context_started", "pid": 7})
-    events.add_event({"event": "fault", "pid": 7, "message": "the worker ended: killed"})
+    events.add_event({"pid": 7, **event})
     events.close(live)
     report = report_of(H100, events)
-    assert (not report.refused) == complete
+    ((context, refused),) = report.refused
+    assert (context, refused.record) == (0, "report")
+    assert reason in refused.reason
     said = "\n".join(lines(report, grouped=False))
-    assert ("context 0 is not complete: the worker ended: killed" in said) != complete
+    assert f"context 0 is not complete: {refused.reason}" in said
+    assert "nothing to report" not in said
+
+
+def test_a_context_that_has_sent_its_summary_is_complete_while_its_process_ends() -> None:
+    events = RunEvents()
+    summary = ModelledSummary((), 9.0, 1.0, 0).to_json()
+    event = {"event": "modelled", "pid": 7, "summary": summary}
+    events.add_event(json.loads(json.dumps(event)))
+    events.close({7})
+    assert not report_of(H100, events).refused
+
+
+def test_a_program_without_a_context_has_nothing_to_report() -> None:
+    events = RunEvents()
+    events.close(set())
+    said = "\n".join(lines(report_of(H100, events), grouped=False))
+    assert "the program created no CUDA context, so there is nothing to report" in said
 
 
 def _instance_event(value: int) -> dict[str, Any]:
