@@ -95,16 +95,22 @@ st.global.u32 [%rd4], %r4;"""
     return _kernel(body, 2, 1)
 
 
-def make_queue_kernel() -> str:
-    """Blocks take items of 256 words, of which there are %r20, until none is left."""
+def make_queue_kernel(space: str = "shared") -> str:
+    """Blocks take items of 256 words, of which there are %r20, until none is left. The first thread
+    fetches an item, and passes it to the others through ``space``: global memory has a word for
+    each block behind the counter.
+    """
+    place = "item" if space == "shared" else "%rd5+4"
     body = f"""setp.ne.u32 %p0, %r0, 0;
+mul.wide.u32 %rd5, %r1, 4;
+add.u64 %rd5, %rd2, %rd5;
 L:
 @%p0 bra S;
 atom.global.add.u32 %r3, [%rd2], 1;
-st.shared.u32 [item], %r3;
+st.{space}.u32 [{place}], %r3;
 S:
 bar.sync 0;
-ld.shared.u32 %r4, [item];
+ld.{space}.u32 %r4, [{place}];
 bar.sync 0;
 setp.ge.u32 %p1, %r4, %r20;
 @%p1 bra E;

@@ -22,6 +22,7 @@ from vgpu_sim.isa import (
     polls,
 )
 from vgpu_sim.records import dataclass
+from vgpu_sim.worker.observing.regions import NO_REGIONS, Region, Regions, regions_of_accesses
 
 Place = Register | Predicate
 _COUNTING: Final = (Update.ADD, Update.INC, Update.DEC)
@@ -164,11 +165,12 @@ def _decides(function: Function, graph: cfg.Cfg, header: int, places: set[Place]
 def _takes_from_queue(function: Function, graph: cfg.Cfg, header: int) -> bool:
     """Return whether the result of an atomic operation in a loop decides if the loop goes on.
 
-    The value may pass through shared memory: a thread fetches it for its block. A loop that only
-    repeats a compare-and-swap until it succeeds takes no work.
+    The value may pass through memory: a thread fetches it for its block. A loop that only repeats
+    a compare-and-swap until it succeeds takes no work.
     """
     code = function.code
-    fetches = {word for word in _words(graph, graph.loops[header]) if _fetches(code[word])}
+    words = _words(graph, graph.loops[header])
+    fetches = {word for word in words if _fetches(code[word])}
     fetches -= {
         word
         for word in fetches
@@ -177,7 +179,7 @@ def _takes_from_queue(function: Function, graph: cfg.Cfg, header: int) -> bool:
     }
     if not fetches:
         return False
-    places = _propagate(code, _results(code, fetches), through_shared=True)
+    places = _propagate(code, _results(code, fetches), regions_of_accesses(code, words))
     leaving = [
         graph.blocks[block].end - 1
         for block in graph.loops[header]
@@ -218,31 +220,32 @@ def _written_places(instruction: Instruction) -> Iterable[Place]:
 
 
 def _propagate(
-    code: tuple[Instruction, ...], sources: Iterable[Place], *, through_shared: bool = False
+    code: tuple[Instruction, ...], sources: Iterable[Place], regions: Regions = NO_REGIONS
 ) -> set[Place]:
-    """Return the registers and predicates whose values may depend on ``sources``; with
-    ``through_shared`` also by a store to shared memory and a load from there.
+    """Return the registers and predicates whose values may depend on ``sources``, also by a store
+    to one of the ``regions`` of memory and a load from there.
     """
     dependent_places = set(sources)
+    stored: set[Region] = set()
     grew = bool(dependent_places)
-    stored = False
     while grew:
         grew = False
-        for instruction in code:
+        for word, instruction in enumerate(code):
             guard = instruction.guard.predicate if instruction.guard is not None else None
-            in_shared = through_shared and instruction.space in (Space.SHARED, Space.GENERIC)
-            loads = in_shared and stored and EFFECTS[instruction.op].reads
+            accessed = regions.get(word, frozenset())
+            loads = not stored.isdisjoint(accessed) and EFFECTS[instruction.op].reads
             if (
                 guard in dependent_places
                 or loads
                 or any(source in dependent_places for source in instruction.srcs)
             ):
                 if (
-                    in_shared
-                    and instruction.op is Op.ST
+                    instruction.op is Op.ST
                     and any(src in dependent_places for src in instruction.srcs[1:])
+                    and not accessed <= stored
                 ):
-                    grew, stored = grew or not stored, True
+                    grew = True
+                    stored |= accessed
                 added_places = {
                     place for place in instruction.dsts if place is not None
                 } - dependent_places

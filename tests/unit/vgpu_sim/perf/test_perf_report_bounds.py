@@ -132,13 +132,16 @@ def test_pages_that_a_hash_chooses_are_never_more_than_the_buffer(pages: int) ->
     assert prediction.metrics()[_READ] <= 1024 * pages
 
 
+@pytest.mark.parametrize("space", ["shared", "global"])
 @pytest.mark.parametrize("blocks", [6, 24])
-def test_work_from_a_queue_takes_the_same_time_however_blocks_are_scheduled(blocks: int) -> None:
+def test_work_from_a_queue_takes_the_same_time_however_blocks_are_scheduled(
+    blocks: int, space: str
+) -> None:
     items = 48
     sizes = (1024 * items, 1024 * items, 256)
     orders: list[list[int] | None] = [None, [*range(blocks)], [*range(blocks)]]
     random.Random(1).shuffle(orders[2] or [])
-    kernel = LaunchedKernel(H100, work_kernels.make_queue_kernel(), *sizes)
+    kernel = LaunchedKernel(H100, work_kernels.make_queue_kernel(space), *sizes)
     times = []
     for order in orders:
         kernel.clear(2)

@@ -10,11 +10,14 @@ from vgpu_sim.worker.observing.dependence import Dependence, dependence_of
 _HEAD = """.version 8.0
 .target sm_90
 .address_size 64
-.visible .entry k(.param .u64 p0, .param .u32 p1)
+.global .u32 ticket;
+.visible .entry k(.param .u64 p0, .param .u32 p1, .param .u64 p2, .param .u64 p3)
 {
 .reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %l<9>;
 ld.param.u64 %l0, [p0];
 ld.param.u32 %r0, [p1];
+ld.param.u64 %l3, [p2];
+ld.param.u64 %l4, [p3];
 mov.u32 %r1, 0;
 """
 
@@ -63,8 +66,19 @@ def test_only_the_loop_that_polls_waits(loop: str) -> None:
     assert not alone.on_queue
 
 
-def test_blocks_that_take_items_from_a_counter_share_a_queue() -> None:
-    assert dependence_of(function_of(work_kernels.make_queue_kernel())).on_queue
+@pytest.mark.parametrize("space", ["shared", "global", "volatile.global"])
+def test_blocks_that_take_items_from_a_counter_share_a_queue(space: str) -> None:
+    assert dependence_of(function_of(work_kernels.make_queue_kernel(space))).on_queue
+
+
+_TICKET = """L:
+atom.global.add.u32 %r2, [%l0], 1;
+st{store}.u32 [{to}], %r2;
+bar.sync 0;
+ld{load}.u32 %r3, [{at}];
+setp.lt.u32 %p1, %r3, %r0;
+@%p1 bra L;
+"""
 
 
 @pytest.mark.parametrize(
@@ -99,6 +113,33 @@ def test_blocks_that_take_items_from_a_counter_share_a_queue() -> None:
         (
             "ld.global.u32 %r2, [%l0];\nL:\nmov.u32 %r3, %r2;\nadd.u32 %r4, %r3, 5;\n"
             "atom.global.cas.b32 %r2, [%l0], %r3, %r4;\nsetp.ne.u32 %p1, %r2, %r3;\n@%p1 bra L;\n",
+            False,
+        ),
+        # A thread stores the item in global memory, and its block loads it from there.
+        (_TICKET.format(store=".global", to="%l3+4", load=".global", at="%l3+4"), True),
+        (_TICKET.format(store=".global", to="ticket", load=".global", at="ticket"), True),
+        (_TICKET.format(store="", to="%l3", load=".global", at="%l3"), True),
+        (_TICKET.format(store=".global", to="%l3", load="", at="%l3"), True),
+        # The address is loaded itself.
+        (
+            "ld.global.u64 %l5, [%l3];\n"
+            + _TICKET.format(store=".global", to="%l5", load=".global", at="%l3+8"),
+            True,
+        ),
+        # What decides is loaded from another buffer than that which gets the fetched values.
+        (_TICKET.format(store=".global", to="%l3", load=".global", at="%l4"), False),
+        (_TICKET.format(store=".global", to="ticket", load=".global", at="%l4"), False),
+        # The fetched values are stored after the loop.
+        (
+            "L:\natom.global.add.u32 %r2, [%l0], 1;\nld.global.u32 %r3, [%l3];\n"
+            "setp.lt.u32 %p1, %r3, %r0;\n@%p1 bra L;\nst.global.u32 [%l3], %r2;\n",
+            False,
+        ),
+        # The loop ends by values that the kernel stores, none of which is fetched.
+        (
+            "L:\natom.global.add.u32 %r2, [%l0], 1;\nst.global.u32 [%l3], %r1;\n"
+            "bar.sync 0;\nld.global.u32 %r3, [%l3];\nadd.u32 %r1, %r3, 1;\n"
+            "setp.lt.u32 %p1, %r1, %r0;\n@%p1 bra L;\n",
             False,
         ),
         # A queue of shared memory belongs to one block.
