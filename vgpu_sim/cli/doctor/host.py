@@ -10,7 +10,7 @@ import resource
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -178,10 +178,12 @@ def check_files() -> Finding:
     return Finding(_AREA, "files", OK, text)
 
 
-def check_memory(meminfo: Path = Path("/proc/meminfo")) -> Finding:
+def check_memory(
+    meminfo: Path = Path("/proc/meminfo"), groups: Sequence[Path] | None = None
+) -> Finding:
     """Compare the memory that is available with the default budget of a run."""
-    available = host_memory.read(meminfo).available_bytes
-    budget = host_memory.default_budget_bytes(meminfo)
+    available = host_memory.available_bytes(meminfo, groups)
+    budget = host_memory.default_budget_bytes(meminfo, groups)
     text = (
         f"{available // _MIB} MiB available; a run may use {budget // _MIB} MiB for device memory"
     )

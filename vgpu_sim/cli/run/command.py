@@ -176,8 +176,9 @@ def _complete_command(
     "budget_bytes",
     callback=quantity.convert,
     metavar="SIZE",
-    help="Host memory for all slices together, such as 4Gi; default: half of the host's, and at"
-    " any moment at most what is available less 2 GiB: a larger allocation gets out-of-memory.",
+    help="Host memory for all slices together, such as 4Gi; default: half of the host's or of the"
+    " container's, and at any moment at most what is available less 2 GiB: a larger allocation"
+    " gets out-of-memory.",
 )
 @click.option(
     "--threads",

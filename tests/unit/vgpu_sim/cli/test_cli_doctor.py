@@ -123,9 +123,9 @@ def test_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_memory(tmp_path: Path) -> None:
     file = tmp_path / "meminfo"
     file.write_text("MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n")
-    assert host.check_memory(file).state == OK
+    assert host.check_memory(file, ()).state == OK
     file.write_text("MemTotal:       16777216 kB\nMemAvailable:     524288 kB\n")
-    assert "--budget" in host.check_memory(file).remedy
+    assert "--budget" in host.check_memory(file, ()).remedy
 
 
 def test_a_run_folder_needs_a_short_path(tmp_path: Path) -> None:
