@@ -42,11 +42,7 @@ JAX = Client(
     in_programs=True,
     tests=("test_*.py",),
     arguments=_INI,
-    environment={"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
-    options=("--device-files",),
-    # XLA's own kernels for tuning are PTX for compute capability 12.0 in this wheel, and no other.
-    board="rtx-pro-6000",
-    slice="4g.96gb",
+    environment={"JAX_PLATFORMS": "cuda,cpu"},
 )
 ONNX_RUNTIME = Client(
     name="onnxruntime-gpu",

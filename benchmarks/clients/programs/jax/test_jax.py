@@ -1,4 +1,4 @@
-"""JAX's stock wheel: transfers, compiled functions, gradients, sort and scan against numpy."""
+"""JAX's stock wheel: functions, products, gradients, sort and scan against numpy; an MLP."""
 
 import jax
 import jax.numpy as jnp
@@ -54,3 +54,47 @@ def test_random_numbers_are_those_of_the_cpu():
     with jax.default_device(jax.devices("cpu")[0]):
         expected = np.asarray(jax.random.uniform(jax.random.PRNGKey(7), (1000,)))
     assert np.array_equal(actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "tolerance"),
+    [
+        ("float32", "highest", 2e-4),
+        ("float32", "default", 0.1),
+        ("float16", "default", 0.1),
+        ("bfloat16", "default", 0.5),
+    ],
+)
+def test_a_matrix_product_agrees_with_numpy(kind, precision, tolerance):
+    a, b = jnp.asarray(_X, kind), jnp.asarray(_Y.T, kind)
+    actual = jax.jit(lambda a, b: jnp.matmul(a, b, precision=precision))(a, b)
+    expected = np.asarray(a, np.float64) @ np.asarray(b, np.float64)
+    np.testing.assert_allclose(np.asarray(actual, np.float64), expected, atol=tolerance)
+
+
+def _loss(parameters, x, labels):
+    (w, b), (v, c) = parameters
+    logits = jax.nn.relu(x @ w + b) @ v + c
+    return -jax.nn.log_softmax(logits)[jnp.arange(len(labels)), labels].mean()
+
+
+@jax.jit
+def _step(parameters, x, labels):
+    loss, gradient = jax.value_and_grad(_loss)(parameters, x, labels)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, parameters, gradient), loss
+
+
+def test_an_mlp_has_the_losses_of_the_cpu():
+    losses = []
+    for device in (jax.devices()[0], jax.devices("cpu")[0]):
+        random = np.random.default_rng(1)
+        parameters = [
+            (random.standard_normal(shape, np.float32) / 8, np.zeros(shape[1], np.float32))
+            for shape in ((256, 128), (128, 10))
+        ]
+        parameters, x, labels = jax.device_put((parameters, _X, np.arange(64) % 10), device)
+        for _ in range(5):
+            parameters, loss = _step(parameters, x, labels)
+            losses.append(float(loss))
+    np.testing.assert_allclose(losses[:5], losses[5:], rtol=2e-3)  # TF32
+    assert losses[4] < losses[0]
