@@ -1,10 +1,10 @@
 """``python -m benchmarks.kubelet_kills``: pods that fail when ``tessera-kubelet`` is killed.
 
 A queue of pods waits for slices of one node of a kind cluster, and the process that serves the
-kubelet, or its container's main process, is killed there again and again. Each pod runs for a
-second, so that the kubelet admits pods all the time. The period at which the kubelet reports the
-node's status is printed, because until its next report the scheduler sends pods to slices that the
-kubelet has marked unhealthy.
+kubelet, or its container's main process, is killed there again and again. By default, each pod runs
+for a second, so that the kubelet admits pods all the time. The period at which the kubelet reports
+the node's status is printed, because until its next report the scheduler sends pods to slices that
+the kubelet has marked unhealthy.
 
 Requires a configuration for the cluster (KUBECONFIG), and docker for the node.
 """
@@ -37,11 +37,12 @@ _SETTLE_S = 10.0
 class Queue:
     """Pods that wait for slices of a node, and the outcomes of those that have ended."""
 
-    def __init__(self, core: client.CoreV1Api, node: str, length: int) -> None:
+    def __init__(self, core: client.CoreV1Api, node: str, length: int, seconds: float) -> None:
         self.outcomes: Counter[str] = Counter()
         self._core = core
         self._node = node
         self._length = length
+        self._seconds = seconds
         self._run = uuid.uuid4().hex[:6]
         self._created = 0
 
@@ -52,8 +53,7 @@ class Queue:
             status = pod.status
             if pod.metadata.deletion_timestamp is None and status.phase in ("Succeeded", "Failed"):
                 succeeded = status.phase == "Succeeded"
-                outcome = "Succeeded" if succeeded else f"{status.reason}: {status.message}"
-                self.outcomes[outcome] += 1
+                self.outcomes["Succeeded" if succeeded else _failure(status)] += 1
                 self._delete(pod.metadata.name)
             waiting += pod.spec.node_name is None
         for _ in range(self._length - waiting):
@@ -78,7 +78,7 @@ class Queue:
         container = {
             "name": "main",
             "image": IMAGE,
-            "command": ["sleep", "1"],
+            "command": ["sleep", str(self._seconds)],
             "resources": {"limits": {RESOURCE: "1"}},
         }
         spec = {
@@ -88,6 +88,14 @@ class Queue:
         }
         metadata = {"name": name, "labels": {_LABEL: self._run}}
         self._core.create_namespaced_pod(_NAMESPACE, {"metadata": metadata, "spec": spec})
+
+
+def _failure(status: Any) -> str:
+    """Return why a pod failed: the kubelet's reason, or the end of its container."""
+    if status.reason:
+        return f"{status.reason}: {status.message}"
+    ends = [container.state.terminated for container in status.container_statuses or ()]
+    return "; ".join(f"{end.reason} {end.exit_code}: {end.message}" for end in ends if end)
 
 
 def status_period(core: client.CoreV1Api, node: str) -> str:
@@ -123,12 +131,13 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10, help="how often (default: %(default)s)")
     parser.add_argument("--every", type=float, default=10.0, help="mean seconds between two kills")
     parser.add_argument("--queue", type=int, default=30, help="pods that wait (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="how long a pod runs (1)")
     options = parser.parse_args()
     config.load_kube_config()
     core = client.CoreV1Api()
     period = status_period(core, options.node)
     print(f"{options.node}: nodeStatusUpdateFrequency {period}", flush=True)
-    queue = Queue(core, options.node, options.queue)
+    queue = Queue(core, options.node, options.queue, options.seconds)
     arguments = (options.node, options.victim, options.kills, options.every)
     kills = Thread(target=_kill, args=arguments, daemon=True)
     try:
