@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.kernels import work_kernels
 from support.processes.tessera_run import EXAMPLES, run, to_its_end
 
 PROGRAM = (
@@ -141,3 +142,27 @@ def test_events_measure_what_each_launch_executed(tmp_path: Path) -> None:
     assert len(launches) == 15
     lines = [line for line in done.stderr.splitlines() if "rounds(*, *, " in line]
     assert len(lines) == 15
+
+
+@pytest.mark.parametrize(
+    ("way", "pages"),
+    [("alloc", 256), ("freed", 256), ("pool", 1280)],  # a pool's block has whole chunks of 2 MiB
+)
+def test_pages_that_a_hash_chooses_are_never_more_than_the_programs_buffer(
+    tmp_path: Path, way: str, pages: int
+) -> None:
+    support = Path(__file__).parents[2] / "support"
+    ptx, report = tmp_path / "hash.ptx", tmp_path / "report.json"
+    ptx.write_text(work_kernels.make_hash_kernel())
+    program = (
+        sys.executable,
+        str(support / "scripts" / "hashed_pages.py"),
+        str(ptx),
+        way,
+        str(pages),
+    )
+    options = ("--board", "h100-80gb", "--json", str(report))
+    done = to_its_end(tmp_path, "perf", "run", *options, "--", *program)
+    assert done.returncode == 0, done.stderr
+    (kernel,) = json.loads(report.read_text())["kernels"]
+    assert 0 < kernel["metrics"]["dram__bytes_read.sum"] <= 1024 * pages
