@@ -172,20 +172,22 @@ def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
     namespace.apply(policy("quiet"))
     until(lambda: is_programmed(namespace, "quiet"))
     node = namespace.get("rdmanodetables")["items"][0]["metadata"]["name"]
-    agent = in_node(node, "pgrep", "-x", "tessera-agent").strip()
-    in_node(node, "kill", "-STOP", agent)
     began = time.monotonic()
+
+    def is_named() -> bool:
+        # Again each time: its supervisor replaces an agent that hangs for 30 s, which may be before
+        # this test looks on a busy machine.
+        in_node(node, "sh", "-c", "pkill -STOP -x tessera-agent || true")
+        return namespace.kubectl("get", "rnetpol", "quiet", "-o", REASON) == "NodeSilent"
+
     try:
-        found = until(
-            lambda: namespace.kubectl("get", "rnetpol", "quiet", "-o", REASON) == "NodeSilent"
-        )
-        assert found
+        until(is_named)
         print(f"silence is reported after {time.monotonic() - began:.1f} s")
         said = namespace.condition("rdmanetworkpolicy/quiet", "Programmed")
         assert said.status == "Unknown"
         assert node in said.message
     finally:
-        in_node(node, "kill", "-CONT", agent)
+        in_node(node, "sh", "-c", "pkill -CONT -x tessera-agent || true")
     until(lambda: is_programmed(namespace, "quiet"))
 
 
