@@ -103,6 +103,12 @@ TABLES = (
     Table("daemon.Daemon._tasks", "1", _SMALL, tenant=False),
     Table("events.EventBus._subscribers", _BY_NODE, _SMALL, tenant=False),
     Table("exports.Exports._users", "3", _SMALL, tenant=False),
+    Table(
+        "host_memory.HostMemory._shared_before_bytes",
+        "1 per control group above gpud",
+        _SMALL,
+        tenant=False,
+    ),
     Table("node.Faults._active", "64 lasting faults", _SMALL, tenant=False),
     Table("node.Faults._health", "1 per GPU and instance", _SMALL, tenant=False),
     Table("node.Faults._injected", "1,024 ids", _ONE, tenant=False),
