@@ -66,18 +66,18 @@ test-nodes: venv
 	@$(AGAIN) test-preflight
 	@deploy/install
 
+# tests/lane runs the tests of a lane, and those that failed once more with the cluster to itself (ADR 223).
 # Tests of GPUs: those of claims change only the last node, beside those that need only the first. Pools on
 # the control plane's node: layouts, other boards, and at last the tests of what executes kernels once more,
 # on the interpreter. Not targets, whose $(MAKE) would run all of this in `make -n`.
 TEST_POOLS = status=0; \
-  $(PYTEST) $(E2E) -m "control_plane and not soak" || status=$$?; \
-  TESSERA_E2E_BACKEND=Interpreter $(PYTEST) $(E2E) -m "backend and not soak" || status=$$?; \
+  tests/lane control_plane || status=$$?; \
+  TESSERA_E2E_BACKEND=Interpreter tests/lane backend || status=$$?; \
   exit $$status
 TEST_GPUS = status=0; \
-  $(PYTEST) $(E2E) -m "early and not soak" || status=$$?; \
-  tests/beside claims "$(PYTEST) $(E2E) -m \"claims and not soak\"" \
-    first-node "$(PYTEST) $(E2E) -m \"first_node and not soak\"" || status=$$?; \
-  $(PYTEST) $(E2E) -m "both_nodes and not last and not soak" || status=$$?; \
+  tests/lane early || status=$$?; \
+  tests/beside claims "tests/lane claims" first-node "tests/lane first_node" || status=$$?; \
+  tests/lane "both_nodes and not last" || status=$$?; \
   exit $$status
 
 # RDMA's tests run beside those of GPUs and of other pools; helm uninstall at the very end.
@@ -85,7 +85,7 @@ TEST_GPUS = status=0; \
 test-lanes: venv
 	@locks=$$(mktemp -d); trap 'rm -rf "$$locks"' EXIT; \
 	  TESSERA_E2E_LOCKS=$$locks deploy/kind/shell tests/beside \
-	  rdma '$(PYTEST) $(E2E) -m "rdma and not soak"' pools '$(TEST_POOLS)' gpus '$(TEST_GPUS)'
+	  rdma 'tests/lane rdma' pools '$(TEST_POOLS)' gpus '$(TEST_GPUS)'
 	deploy/kind/shell $(PYTEST) $(E2E) -m last
 
 test-cluster: ## the end-to-end tests alone

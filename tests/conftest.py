@@ -19,6 +19,7 @@ from support.watches import (
 )
 
 OVER_BUDGET = pytest.StashKey[str]()
+WAS_STOPPED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,17 +81,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _keeps_failures(config: pytest.Config) -> bool:
-    """Return whether ``--failed-alone`` may run this run's failures again: not those on a cluster."""
-    if hasattr(config, "workerinput"):
-        return False
-    return not (config.getoption("--failed-alone") or config.getoption("--with-e2e"))
+    """Return whether ``--failed-alone`` may run this run's failures again."""
+    return not (hasattr(config, "workerinput") or config.getoption("--failed-alone"))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Forget the failures of an earlier run, and the results that runs no longer read."""
     if _keeps_failures(session.config):
         failed_alone.record(session.config, [])
-        if session.config.getoption("--part") in (None, parts.COMPUTING_PART):
+        all_tests = not session.config.getoption("--with-e2e")
+        if all_tests and session.config.getoption("--part") in (None, parts.COMPUTING_PART):
             store.prune()
 
 
@@ -103,7 +103,9 @@ def pytest_terminal_summary(
         (r.nodeid, str(r.longrepr)) for key in ("failed", "error") for r in stats.get(key, [])
     ]
     if _keeps_failures(config):
-        failed_alone.record(config, failed, config.stash.get(OVER_BUDGET, None))
+        was_stopped = config.stash.get(WAS_STOPPED, False)
+        over_budget = config.stash.get(OVER_BUDGET, None)
+        failed_alone.record(config, failed, over_budget, was_stopped=was_stopped)
     elif config.getoption("--failed-alone") and not failed:
         for report in stats.get("passed", []):
             terminalreporter.line(f"FLAKY {report.nodeid} - failed beside others, passed alone")
@@ -111,8 +113,9 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(trylast=True)  # after the workers have sent their figures
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Compare what the tests cost with the budgets."""
+    """Compare what the tests cost with the budgets; note whether all tests have run."""
     config = session.config
+    config.stash[WAS_STOPPED] = bool(session.shouldfail or session.shouldstop)
     if hasattr(config, "workerinput") or not cost_of_tests.is_whole(config):
         return
     meter: Any = config.pluginmanager.get_plugin("cost")

@@ -45,8 +45,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _alone(item: pytest.Item | None) -> Scopes:
-    """Return the parts of the cluster that a test must have alone."""
-    marker = item and item.get_closest_marker("alone")
+    """Return the parts of the cluster that a test must have alone.
+
+    A test that has failed beside others gets all of them at its second run.
+    """
+    if item is None:
+        return frozenset()
+    if item.config.getoption("--failed-alone"):
+        return alone_on()
+    marker = item.get_closest_marker("alone")
     return alone_on(*marker.args) if marker else frozenset()
 
 

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 KEY = "tessera/failures"
-"""The name in pytest's cache, under which each part has its own list: two parts run at once."""
+"""The name in pytest's cache, under which each part and each lane of the end-to-end tests has its own
+list: they run at once.
+"""
 # Tests that start processes; those on the second line start engines with threads through C.
 OF_PROCESSES = (
-    *("tests/abi/", "tests/integration/"),
+    *("tests/abi/", "tests/e2e/", "tests/integration/"),
     *("tests/unit/hca/engine", "tests/unit/hca/cm/"),
 )
 # What a test, or a module of these folders that it imports, imports to start a process or a thread.
@@ -25,6 +27,7 @@ RIGS = ("tests/support", "tests")
 _IMPORT = re.compile(r"^(?:import|from) ([\w.]+)", re.MULTILINE)
 CRASH = "crash: "
 BUDGET = "budget: "  # of CPU seconds: another run would not lower the cost
+STOPPED = "stopped: the other tests have not run"
 LEFT = "left by another test: "  # a process, a file; the other test fails by itself
 LATE = "too late: "  # pytest-timeout ended it; a real hang recurs when the test runs alone
 EXCUSED = (LEFT, LATE)
@@ -32,21 +35,28 @@ MOST = 20  # a machine four times slower than usual broke fourteen
 
 
 def record(
-    config: pytest.Config, failed: Iterable[tuple[str, str]], over_budget: str | None = None
+    config: pytest.Config,
+    failed: Iterable[tuple[str, str]],
+    over_budget: str | None = None,
+    *,
+    was_stopped: bool = False,
 ) -> None:
-    """Store (node id, report) of each failed test; a crash, and rooms over their budget, are stored
-    under names that are never excused.
+    """Store (node id, report) of each failed test; a crash, rooms over their budget, and the end of
+    the run before its last test are stored under names that are never excused.
     """
     if (cache := getattr(config, "cache", None)) is None:
         return  # a run within a test (-p no:cacheprovider): the outer test fails
     names = {_kind(report) + name for name, report in failed}
+    if was_stopped:
+        names.add(STOPPED)
     if over_budget is not None:
         names.add(BUDGET + over_budget)
     cache.set(_key(config), sorted(names))
 
 
 def _key(config: pytest.Config) -> str:
-    return f"{KEY}/{config.getoption('--part') or 'all'}"
+    lane = f"lane {config.getoption('markexpr')}" if config.getoption("--with-e2e") else None
+    return f"{KEY}/{lane or config.getoption('--part') or 'all'}"
 
 
 def _kind(report: str) -> str:

@@ -21,10 +21,9 @@ class Cache:
         self.kept[key] = value
 
 
-def config_of(part: str | None, cache: Cache) -> SimpleNamespace:
-    return SimpleNamespace(
-        cache=cache, rootpath=Path(__file__).parents[3], getoption={"--part": part}.get
-    )
+def config_of(part: str | None, cache: Cache, lane: str | None = None) -> SimpleNamespace:
+    options = {"--part": part, "--with-e2e": lane is not None, "markexpr": lane}
+    return SimpleNamespace(cache=cache, rootpath=Path(__file__).parents[3], getoption=options.get)
 
 
 def after(*failed: tuple[str, str], over_budget: str | None = None) -> SimpleNamespace:
@@ -49,6 +48,24 @@ def test_each_part_has_its_own_failures():
     assert failed_alone.select_failed(processes, ITEMS) == [ITEMS[3]]
     with pytest.raises(pytest.UsageError, match="no failed test was recorded"):
         failed_alone.select_failed(computing, ITEMS)
+
+
+def test_each_lane_of_the_cluster_has_its_own_failures():
+    cache, item = Cache(), SimpleNamespace(nodeid="tests/e2e/rdma/test_rdma_wire.py::test_a")
+    rdma, pools = config_of(None, cache, "rdma"), config_of(None, cache, "control_plane")
+    failed_alone.record(rdma, [(item.nodeid, "TimeoutError")])
+    failed_alone.record(pools, [])
+    assert failed_alone.select_failed(rdma, [item]) == [item]
+    with pytest.raises(pytest.UsageError, match="no failed test was recorded"):
+        failed_alone.select_failed(pools, [item])
+
+
+def test_a_run_that_stopped_early_is_not_excused():
+    config = config_of(None, Cache(), "rdma")
+    item = SimpleNamespace(nodeid="tests/e2e/rdma/test_rdma_wire.py::test_a")
+    failed_alone.record(config, [(item.nodeid, "TimeoutError")], was_stopped=True)
+    with pytest.raises(pytest.UsageError, match="stopped: the other tests have not run"):
+        failed_alone.select_failed(config, [item])
 
 
 def test_a_unit_test_that_starts_processes_is_rerun():
