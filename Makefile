@@ -66,7 +66,7 @@ test-nodes: venv
 	@$(AGAIN) test-preflight
 	@deploy/install
 
-# tests/lane runs the tests of a lane, and those that failed once more with the cluster to itself (ADR 223).
+# A lane (tests/lane) runs its tests, and those that failed once more with the cluster to itself (ADR 223).
 # Tests of GPUs: those of claims change only the last node, beside those that need only the first. Pools on
 # the control plane's node: layouts, other boards, and at last the tests of what executes kernels once more,
 # on the interpreter. Not targets, whose $(MAKE) would run all of this in `make -n`.
