@@ -120,12 +120,11 @@ class Registrar:
         return attempt is not None and endpoint.ended_streams != attempt.ended_streams
 
     def _due_at(self, name: str, endpoint: Endpoint) -> float:
-        attempt = self._attempts.get(name)
-        if attempt is not None and self._has_ended(name, endpoint):
-            return attempt.due_after_end_at
+        if self._has_ended(name, endpoint):
+            return self._attempts[name].due_after_end_at
         if endpoint.connected:
             return _NEVER
-        return _AT_ONCE if attempt is None else attempt.due_at
+        return self._attempts[name].due_at if name in self._attempts else _AT_ONCE
 
     def _record(self, name: str, endpoint: Endpoint, now_s: float, *, succeeded: bool) -> None:
         earlier = self._attempts.get(name)

@@ -162,7 +162,7 @@ def test_pages_that_a_hash_chooses_are_never_more_than_the_programs_buffer(
         str(pages),
     )
     options = ("--board", "h100-80gb", "--json", str(report))
-    done = to_its_end(tmp_path, "perf", "run", *options, "--", *program)
-    assert done.returncode == 0, done.stderr
+    process = to_its_end(tmp_path, "perf", "run", *options, "--", *program)
+    assert process.returncode == 0, process.stderr
     (kernel,) = json.loads(report.read_text())["kernels"]
     assert 0 < kernel["metrics"]["dram__bytes_read.sum"] <= 1024 * pages

@@ -26,10 +26,10 @@ def allocate(way: str, size: int) -> ctypes.c_uint64:
         return buffer
     if way == "freed":
         freed = [ctypes.c_uint64() for _ in range(2)]
-        for one, bytes_ in zip(freed, (size // 64, 3 * size), strict=True):
-            call("cuMemAlloc_v2", ctypes.byref(one), ctypes.c_size_t(bytes_))
-        for one in freed:
-            call("cuMemFree_v2", one)
+        for pointer, bytes_ in zip(freed, (size // 64, 3 * size), strict=True):
+            call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(bytes_))
+        for pointer in freed:
+            call("cuMemFree_v2", pointer)
     call("cuMemAlloc_v2", ctypes.byref(buffer), ctypes.c_size_t(size))
     return buffer
 
@@ -47,7 +47,7 @@ def main() -> None:
     source = allocate(sys.argv[2], 1024 * pages)
     target = allocate("alloc", 4 * BLOCKS * THREADS)
     arguments = [source, target, ctypes.c_uint32(pages)]
-    places = (ctypes.c_void_p * 3)(*(ctypes.addressof(one) for one in arguments))
+    places = (ctypes.c_void_p * 3)(*(ctypes.addressof(argument) for argument in arguments))
     call("cuLaunchKernel", kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, None, places, None)
     call("cuCtxSynchronize")
 

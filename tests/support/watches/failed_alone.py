@@ -16,10 +16,13 @@ KEY = "tessera/failures"
 """The name in pytest's cache, under which each part and each lane of the end-to-end tests has its own
 list: they run at once.
 """
-# Tests that start processes; those on the second line start engines with threads through C.
+# Tests that start processes; those below tests/unit start engines with threads through C.
 OF_PROCESSES = (
-    *("tests/abi/", "tests/e2e/", "tests/integration/"),
-    *("tests/unit/hca/engine", "tests/unit/hca/cm/"),
+    "tests/abi/",
+    "tests/e2e/",
+    "tests/integration/",
+    "tests/unit/hca/engine",
+    "tests/unit/hca/cm/",
 )
 # What a test, or a module of these folders that it imports, imports to start a process or a thread.
 STARTS = {"asyncio", "multiprocessing", "subprocess", "threading"}

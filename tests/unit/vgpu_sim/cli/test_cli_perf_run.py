@@ -73,10 +73,10 @@ def test_a_context_without_a_report_is_an_error(run: Run, tmp_path: Path) -> Non
 def test_a_context_that_goes_on_after_the_program_is_an_error(
     run: Run, tmp_path: Path, events: tuple[dict[str, Any], ...], status: int
 ) -> None:
-    done = run(*events, live=(7,), status=status)
-    assert done.exit_code == (status or 125)
+    result = run(*events, live=(7,), status=status)
+    assert result.exit_code == (status or 125)
     reason = "still running when this stopped listening"
-    assert f"error: the report of context 0 is not complete: {reason}" in done.stderr
+    assert f"error: the report of context 0 is not complete: {reason}" in result.stderr
     (refused,) = json.loads((tmp_path / "report.json").read_text())["refused"]
     assert refused == {"context": 0, "record": "report", "kernel": "", "reason": reason}
 

@@ -133,9 +133,9 @@ def write_process(folder: Path, groups: str, *mounts: str) -> Path:
 
 def test_the_groups_are_the_process_s_own_and_their_ancestors(tmp_path: Path) -> None:
     mounted = tmp_path / "cgroup"
-    other = "22 1 0:20 / /proc rw,nosuid shared:1 - proc proc rw"
+    unrelated_mount = "22 1 0:20 / /proc rw,nosuid shared:1 - proc proc rw"
     second = f"31 23 0:28 / {mounted} rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate"
-    process = write_process(tmp_path / "a", "0::/user.slice/run-7\n", other, second)
+    process = write_process(tmp_path / "a", "0::/user.slice/run-7\n", unrelated_mount, second)
     assert find_groups(process) == (mounted / "user.slice/run-7", mounted / "user.slice", mounted)
     first = f"35 31 0:32 / {mounted}/memory rw - cgroup cgroup rw,memory"
     cpu = f"36 31 0:33 / {mounted}/cpu rw - cgroup cgroup rw,cpu,cpuacct"
